@@ -1,0 +1,193 @@
+"""What arrays must satisfy before any mathematics sees them."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_array
+
+from isoproj._spectral import Array, Indices
+
+__all__ = ["Rows", "check_finite", "check_map", "check_pair_list", "check_points"]
+
+# Points as given: dense (float32 or float64) or scipy CSR, one point a row.
+Rows: TypeAlias = Any
+
+
+def check_points(data: ArrayLike | Rows) -> Rows:
+    """Return ``data`` as float rows, dense or CSR, or say what is wrong with it.
+
+    Parameters
+    ----------
+    data : array-like or sparse matrix of shape (n_points, n_features)
+        Any numbers; float32 and float64 are kept as they are.
+
+    Returns
+    -------
+    ndarray or sparse array of shape (n_points, n_features)
+        Finite floats. Not copied where that can be avoided.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two rows, no columns, or entries that are not finite
+        real numbers.
+
+    Examples
+    --------
+    >>> from isoproj._validation import check_points
+    >>> check_points([[1, 2], [3, 4]]).dtype
+    dtype('float64')
+    """
+    rows = check_array(
+        data,
+        accept_sparse="csr",
+        dtype=[np.float64, np.float32],
+        ensure_all_finite=False,
+        ensure_min_samples=2,
+    )
+    return check_finite(rows)
+
+
+def check_finite(rows: Rows) -> Rows:
+    """Return ``rows`` unchanged, or name the first entry that is not finite.
+
+    Parameters
+    ----------
+    rows : ndarray or CSR array of shape (n_points, n_features)
+        Floats.
+
+    Returns
+    -------
+    ndarray or CSR array of shape (n_points, n_features)
+        The argument itself.
+
+    Raises
+    ------
+    ValueError
+        If an entry is NaN or infinite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj._validation import check_finite
+    >>> check_finite(np.array([[1.0], [np.nan]]))
+    Traceback (most recent call last):
+        ...
+    ValueError: X must be finite; row 1, column 0 contains NaN. Drop or fill that row.
+    """
+    values = rows.data if scipy.sparse.issparse(rows) else rows
+    # A finite sum proves every term finite and is one pass without a mask.
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = np.sum(values, dtype=np.float64)
+    if np.isfinite(total):
+        return rows
+    bad = np.argwhere(~np.isfinite(values))
+    if bad.size == 0:
+        return rows
+    if scipy.sparse.issparse(rows):
+        at = int(bad[0, 0])
+        row = int(np.searchsorted(rows.indptr, at, side="right")) - 1
+        column, value = int(rows.indices[at]), values[at]
+    else:
+        row, column = (int(b) for b in bad[0])
+        value = values[row, column]
+    name = "NaN" if np.isnan(value) else "infinity (inf)"
+    msg = (
+        f"X must be finite; row {row}, column {column} contains {name}. "
+        "Drop or fill that row."
+    )
+    raise ValueError(msg)
+
+
+def check_map(components: ArrayLike, n_features: int) -> Array:
+    """Return a linear map as float64 rows, or say why it does not fit.
+
+    Parameters
+    ----------
+    components : array-like of shape (k, n_features)
+        One output coordinate a row.
+    n_features : int
+        Width of the data the map is for.
+
+    Returns
+    -------
+    ndarray of shape (k, n_features)
+        The map in float64.
+
+    Raises
+    ------
+    ValueError
+        If the shape does not fit the data or an entry is not finite.
+
+    Examples
+    --------
+    >>> from isoproj._validation import check_map
+    >>> check_map([[1, 0]], n_features=2).shape
+    (1, 2)
+    """
+    rows: Array = check_array(
+        components, dtype=np.float64, ensure_all_finite=False, input_name="components"
+    )
+    if rows.shape[1] != n_features:
+        msg = (
+            f"components must have one column per feature, {n_features}; got shape "
+            f"{rows.shape}. Pass rows as scikit-learn's components_ has them."
+        )
+        raise ValueError(msg)
+    if not np.isfinite(rows).all():
+        msg = "components must be finite; got NaN or infinity. Refit the map."
+        raise ValueError(msg)
+    return rows
+
+
+def check_pair_list(pairs: ArrayLike, n_points: int) -> Indices:
+    """Return pairs of row numbers as integers with the smaller first.
+
+    Parameters
+    ----------
+    pairs : array-like of shape (n_pairs, 2)
+        Row numbers.
+    n_points : int
+        Every index must be below it.
+
+    Returns
+    -------
+    ndarray of shape (n_pairs, 2)
+        Distinct pairs, sorted.
+
+    Raises
+    ------
+    ValueError
+        If the list is empty, not integral, or points outside the data.
+
+    Examples
+    --------
+    >>> from isoproj._validation import check_pair_list
+    >>> check_pair_list([[2, 0], [0, 2]], n_points=3).tolist()
+    [[0, 2]]
+    """
+    listed: NDArray[Any] = np.asarray(pairs)
+    if listed.size == 0:
+        msg = (
+            "pairs must name at least one pair of points; got an empty list. "
+            "Pass pairs='all' for every pair."
+        )
+        raise ValueError(msg)
+    if listed.ndim != 2 or listed.shape[1] != 2 or listed.dtype.kind not in "iu":
+        msg = (
+            "pairs must be an integer array of shape (n_pairs, 2); got shape "
+            f"{listed.shape} of {listed.dtype}. Pass one row number per column."
+        )
+        raise ValueError(msg)
+    if listed.min() < 0 or listed.max() >= n_points:
+        msg = (
+            f"pairs must hold row numbers from 0 to {n_points - 1}; got "
+            f"{listed.min()} to {listed.max()}. Count rows from 0."
+        )
+        raise ValueError(msg)
+    ordered = np.sort(listed.astype(np.intp), axis=1)
+    return np.unique(ordered, axis=0)

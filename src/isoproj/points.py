@@ -1,0 +1,414 @@
+"""Points ready for geometry: centred, in their own span, with copies known."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse
+
+from isoproj._spectral import Array, Indices, orthonormal
+from isoproj._threads import n_threads, single_blas_thread, threaded_map
+from isoproj._validation import Rows
+
+__all__ = ["Frame", "Points", "first_copies"]
+
+_CHUNK = 4096
+_EPS = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Frame:
+    """Orthonormal directions of the feature space that span the points.
+
+    The directions are either explicit or, for sparse rows with fewer points than
+    features, given as combinations of the centred rows, which stay sparse.
+
+    Parameters
+    ----------
+    directions : ndarray of shape (n_features, n_dims) or None
+        The directions themselves; None together with ``combinations=None`` means
+        the coordinate axes.
+    combinations : ndarray of shape (n_points, n_dims) or None
+        Coefficients of the centred rows.
+    rows : CSR array of shape (n_points, n_features) or None
+        What ``combinations`` combines.
+    mean : ndarray of shape (n_features,)
+        Mean of the (scaled) rows.
+    """
+
+    directions: Array | None
+    combinations: Array | None
+    rows: Rows
+    mean: Array
+
+    def lift(self, basis: Array) -> Array:
+        """Return orthonormal columns in feature space for ``basis`` in the span.
+
+        Parameters
+        ----------
+        basis : ndarray of shape (n_dims, k)
+            Orthonormal columns in span coordinates.
+
+        Returns
+        -------
+        ndarray of shape (n_features, k)
+            The same subspace in the coordinates of the data.
+        """
+        if self.directions is not None:
+            return orthonormal(self.directions @ basis)
+        if self.combinations is None:
+            return orthonormal(basis)
+        mixed = self.combinations @ basis
+        return orthonormal(self.rows.T @ mixed - np.outer(self.mean, mixed.sum(0)))
+
+    def coordinates_of(self, columns: Array) -> Array:
+        """Return feature-space ``columns`` in span coordinates.
+
+        Parameters
+        ----------
+        columns : ndarray of shape (n_features, k)
+            Any columns.
+
+        Returns
+        -------
+        ndarray of shape (n_dims, k)
+            Their part inside the span.
+        """
+        if self.directions is not None:
+            return np.asarray(self.directions.T @ columns)
+        if self.combinations is None:
+            return columns
+        seen = self.rows @ columns - self.mean @ columns
+        return np.asarray(self.combinations.T @ seen)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Points:
+    """A finite set of points, prepared once for scans, solvers and certificates.
+
+    Parameters
+    ----------
+    rows : ndarray or CSR array of shape (n_points, n_features)
+        The data as given; exact differences are always taken from here.
+    coordinates : ndarray of shape (n_points, n_dims)
+        Centred, scaled by a power of two, rotated into the span when asked.
+    frame : Frame
+        How span coordinates and features translate.
+    first_copy : ndarray of shape (n_points,)
+        For every point the smallest index of a point identical to it.
+    blur : float
+        How far off a squared distance of ``coordinates`` may be beyond rounding
+        relative to the two rows; 0 for dense data.
+    """
+
+    rows: Rows
+    coordinates: Array
+    frame: Frame
+    first_copy: Indices
+    blur: float
+    _exponent: int = field(repr=False)
+
+    @staticmethod
+    @single_blas_thread
+    def prepare(rows: Rows, *, rotate: bool, with_origin: bool = False) -> Points:
+        """Centre validated rows and, if asked, rotate them into their span.
+
+        Parameters
+        ----------
+        rows : ndarray or CSR array of shape (n_rows, n_features)
+            Finite floats.
+        rotate : bool
+            Whether to change to an orthonormal basis of the span, widest spread
+            first. Sparse rows are always rotated.
+        with_origin : bool
+            Whether the origin counts as one more point, the last.
+
+        Returns
+        -------
+        Points
+            Ready for geometry.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from isoproj.points import Points
+        >>> line = np.array([[0.0, 0.0], [3.0, 4.0], [6.0, 8.0]])
+        >>> Points.prepare(line, rotate=True).coordinates.shape
+        (3, 1)
+        """
+        if with_origin:
+            rows = _with_zero_row(rows)
+        exponent = _exponent_of(rows)
+        if scipy.sparse.issparse(rows):
+            prepare = _span_of_sparse
+        elif rotate:
+            prepare = _span_of_dense
+        else:
+            prepare = _centred
+        coordinates, frame, blur = prepare(rows, exponent)
+        # Powers of two are exact, so distances keep every digit; entries near 1
+        # keep float32 copies clear of its ends.
+        spread = np.abs(coordinates).max(initial=0.0)
+        if spread > 0.0:
+            size = math.frexp(spread)[1]
+            np.ldexp(coordinates, -size, out=coordinates)
+            blur = math.ldexp(blur, -2 * size)
+        return Points(
+            rows=rows,
+            coordinates=coordinates,
+            frame=frame,
+            first_copy=first_copies(rows),
+            blur=blur,
+            _exponent=exponent,
+        )
+
+    @property
+    def n_points(self) -> int:
+        """Number of points."""
+        return int(self.coordinates.shape[0])
+
+    @property
+    def n_dims(self) -> int:
+        """Number of coordinates after rotation."""
+        return int(self.coordinates.shape[1])
+
+    @property
+    def n_copies(self) -> int:
+        """Number of points that repeat an earlier one exactly."""
+        return int((self.first_copy != np.arange(self.n_points)).sum())
+
+    @property
+    def n_identical_pairs(self) -> int:
+        """Number of pairs of identical points; they have no direction."""
+        counts = np.bincount(self.first_copy)
+        return int((counts * (counts - 1) // 2).sum())
+
+    def differences(self, pairs: Indices) -> Rows:
+        """Return ``u_i - u_j`` from the data itself, each scaled to size about 1.
+
+        Parameters
+        ----------
+        pairs : ndarray of shape (m, 2)
+            Point numbers.
+
+        Returns
+        -------
+        ndarray or CSR array of shape (m, n_features)
+            Differences in float64, each times a power of two of its own.
+        """
+        sparse = scipy.sparse.issparse(self.rows)
+        left, right = self._scaled(pairs[:, 0]), self._scaled(pairs[:, 1])
+        gaps = left - right
+        size = abs(gaps).max(axis=1)
+        size = size.toarray().ravel() if sparse else size
+        factors = np.ldexp(1.0, -np.clip(np.frexp(size)[1], -1022, 1022))
+        if sparse:
+            return scipy.sparse.csr_array(scipy.sparse.diags_array(factors) @ gaps)
+        gaps *= factors[:, None]
+        return gaps
+
+    def _scaled(self, index: Indices) -> Rows:
+        taken = self.rows[index].astype(np.float64)
+        if self._exponent:
+            _scale_in_place(taken, self._exponent)
+        return taken
+
+
+def _with_zero_row(rows: Rows) -> Rows:
+    zero = np.zeros((1, rows.shape[1]), dtype=rows.dtype)
+    if scipy.sparse.issparse(rows):
+        return scipy.sparse.vstack([rows, scipy.sparse.csr_array(zero)], format="csr")
+    return np.vstack([rows, zero])
+
+
+def _exponent_of(rows: Rows) -> int:
+    """Return the power of two to divide by so that squares neither over- nor underflow.
+
+    Zero, the common case, leaves the data alone.
+    """
+    values = rows.data if scipy.sparse.issparse(rows) else rows
+    largest = max(
+        abs(float(values.max(initial=0.0))), abs(float(values.min(initial=0.0)))
+    )
+    exponent = math.frexp(largest)[1]
+    return exponent if abs(exponent) > 100 else 0
+
+
+def _scale_in_place(values: Rows, exponent: int) -> None:
+    data = values.data if scipy.sparse.issparse(values) else values
+    np.ldexp(data, -exponent, out=data)
+
+
+def _centred(rows: Rows, exponent: int) -> tuple[Array, Frame, float]:
+    """Return dense rows minus their mean, in a fresh float64 array.
+
+    The mean's own rounding is a translation, which no distance sees, and the
+    subtraction rounds relative to its result: there is no blur.
+    """
+    coordinates = np.array(rows, dtype=np.float64, order="C")
+    if exponent:
+        _scale_in_place(coordinates, exponent)
+    mean = coordinates.mean(axis=0)
+    coordinates -= mean
+    return coordinates, Frame(None, None, None, mean), 0.0
+
+
+def _span_of_dense(rows: Rows, exponent: int) -> tuple[Array, Frame, float]:
+    """Rotate centred rows into an orthonormal basis of their span."""
+    centred, frame, _ = _centred(rows, exponent)
+    n_points, n_features = centred.shape
+    if n_points <= n_features:
+        # QR keeps the directions orthonormal however ill-conditioned the points.
+        q, r = scipy.linalg.qr(centred.T, mode="economic", check_finite=False)
+        directions = q @ scipy.linalg.svd(r, full_matrices=False)[0]
+    else:
+        directions = scipy.linalg.eigh(_second_moment(centred))[1][:, ::-1]
+    # Rotating row by row keeps small rows accurate relative to their own size.
+    coordinates = _times(centred, directions)
+    keep = _occupied(coordinates, centred)
+    kept = np.ascontiguousarray(coordinates[:, keep])
+    return kept, Frame(directions[:, keep], None, None, frame.mean), 0.0
+
+
+def _second_moment(centred: Array) -> Array:
+    """Return ``centred.T @ centred``, threaded over chunks of rows."""
+    starts = range(0, centred.shape[0], _CHUNK)
+    products = threaded_map(
+        lambda a: centred[a : a + _CHUNK].T @ centred[a : a + _CHUNK],
+        starts,
+        n_threads(),
+    )
+    total = next(products).copy()
+    for product in products:
+        total += product
+    return np.asarray(total)
+
+
+def _times(centred: Array, directions: Array) -> Array:
+    """Return ``centred @ directions``, threaded over chunks of rows."""
+    out = np.empty((centred.shape[0], directions.shape[1]))
+
+    def fill(start: int) -> None:
+        stop = start + _CHUNK
+        np.matmul(centred[start:stop], directions, out=out[start:stop])
+
+    for _ in threaded_map(fill, range(0, centred.shape[0], _CHUNK), n_threads()):
+        pass
+    return out
+
+
+def _occupied(coordinates: Array, centred: Array) -> Indices:
+    """Return the columns that hold more than the rotation's own rounding."""
+    size = math.sqrt(float(np.einsum("ij,ij->i", centred, centred).max(initial=0.0)))
+    rounding = max(centred.shape) * _EPS * size
+    occupied = np.flatnonzero(np.abs(coordinates).max(axis=0, initial=0.0) > rounding)
+    # Identical points span nothing, yet callers need one axis to speak about.
+    return occupied if occupied.size else np.arange(1)
+
+
+def _span_of_sparse(rows: Rows, exponent: int) -> tuple[Array, Frame, float]:
+    """Rotate sparse rows into their span; only (n_points, n_dims) becomes dense."""
+    scaled = scipy.sparse.csr_array(rows, dtype=np.float64, copy=True)
+    if exponent:
+        _scale_in_place(scaled, exponent)
+    n_points, n_features = scaled.shape
+    mean = np.asarray(scaled.mean(axis=0)).ravel()
+    if n_points > n_features:
+        moment = (scaled.T @ scaled).toarray() - n_points * np.outer(mean, mean)
+        directions = scipy.linalg.eigh(moment)[1][:, ::-1]
+        rotated = scaled @ directions
+        coordinates = rotated - mean @ directions
+        keep = _occupied(coordinates, rotated)
+        # Rows are centred after rotation, so rounding is relative to the raw rows.
+        size = float(np.einsum("ij,ij->i", rotated, rotated).max(initial=0.0))
+        blur = 16.0 * n_features * _EPS * size
+        kept = np.ascontiguousarray(coordinates[:, keep])
+        return kept, Frame(directions[:, keep], None, None, mean), blur
+    gram = (scaled @ scaled.T).toarray()
+    size = float(gram.trace())
+    towards_mean = scaled @ mean
+    gram += mean @ mean - towards_mean[:, None] - towards_mean[None, :]
+    values, vectors = scipy.linalg.eigh(gram)
+    values, vectors = values[::-1], vectors[:, ::-1]
+    # A Gram matrix squares the singular values: axes below this are its rounding.
+    keep = np.flatnonzero(values > n_points * _EPS * size)
+    keep = keep if keep.size else np.arange(1)
+    lengths = np.sqrt(np.maximum(values[keep], 0.0))
+    coordinates = vectors[:, keep] * lengths
+    combinations = vectors[:, keep] / np.where(lengths > 0.0, lengths, 1.0)
+    blur = 16.0 * n_points * _EPS * size
+    return coordinates, Frame(None, combinations, scaled, mean), blur
+
+
+def first_copies(rows: Rows) -> Indices:
+    """Return for every row the smallest number of a row identical to it.
+
+    Parameters
+    ----------
+    rows : ndarray or CSR array of shape (n_rows, n_features)
+        Finite floats.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,)
+        Equal numbers mark identical points.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj.points import first_copies
+    >>> first_copies(np.array([[1.0], [2.0], [1.0]])).tolist()
+    [0, 1, 0]
+    """
+    sparse = scipy.sparse.issparse(rows)
+    hashes = _sparse_hashes(rows) if sparse else _dense_hashes(rows)
+    first = np.arange(rows.shape[0])
+    order = np.argsort(hashes, kind="stable")
+    repeated = np.flatnonzero(np.diff(hashes[order]) == 0)
+    # Runs of equal hashes are candidates only: rows decide.
+    for run in np.split(repeated, np.flatnonzero(np.diff(repeated) > 1) + 1):
+        if run.size == 0:
+            continue
+        members = order[run[0] : run[-1] + 2]
+        block = rows[members].toarray() if sparse else np.asarray(rows[members])
+        _, lead, which = np.unique(
+            block + 0.0, axis=0, return_index=True, return_inverse=True
+        )
+        first[members] = members[lead][which.ravel()]
+    return first
+
+
+def _multipliers(count: int) -> Indices:
+    generator = np.random.default_rng(20131)
+    return generator.integers(1, 2**63, size=count, dtype=np.uint64) | np.uint64(1)
+
+
+def _words(values: Rows) -> Indices:
+    """Return floats as 32-bit words; adding 0 makes -0 and 0 the same."""
+    normal = np.ascontiguousarray(values + values.dtype.type(0.0))
+    return normal.view(np.uint32).astype(np.uint64)
+
+
+def _dense_hashes(rows: Rows) -> Indices:
+    """Return one 64-bit hash a row: words times random odd numbers, modulo 2^64."""
+    per_value = rows.dtype.itemsize // 4
+    multipliers = _multipliers(rows.shape[1] * per_value)
+    hashes = np.empty(rows.shape[0], dtype=np.uint64)
+    for start in range(0, rows.shape[0], _CHUNK):
+        words = _words(rows[start : start + _CHUNK])
+        hashes[start : start + _CHUNK] = words @ multipliers
+    return hashes
+
+
+def _sparse_hashes(rows: Rows) -> Indices:
+    """Return the same hash as for dense rows, from the stored entries alone."""
+    per_value = rows.dtype.itemsize // 4
+    multipliers = _multipliers(rows.shape[1] * per_value).reshape(-1, per_value)
+    terms = (_words(rows.data).reshape(-1, per_value) * multipliers[rows.indices]).sum(
+        axis=1, dtype=np.uint64
+    )
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(terms, dtype=np.uint64)])
+    return sums[rows.indptr[1:]] - sums[rows.indptr[:-1]]

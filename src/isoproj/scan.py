@@ -1,0 +1,478 @@
+"""Walk over pairs in blocks: the worst ones exactly, the rest as a histogram.
+
+Squared distances of a block come from one matrix product (norms ride along as two
+extra columns). Products cancel for points that are close compared with their norms,
+so every decision carries the product's worst-case rounding error: a pair is ruled out
+only when it cannot be among the worst, and whatever is left is settled in float64 from
+the difference of the two rows themselves. Memory is a few blocks, whatever the number
+of pairs.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from isoproj._spectral import Array, Indices
+from isoproj._threads import n_threads, single_blas_thread, threaded_map
+from isoproj.pairs import PairSet
+from isoproj.points import Points
+
+__all__ = ["N_BINS", "PairSummary", "exact_losses", "summarise"]
+
+N_BINS = 4096
+_BLOCK_ROWS = 512
+_BLOCK_COLUMNS = 2048
+_SETTLE = 2048
+# Below this many pairs float64 throughout costs less than it is worth to avoid.
+_SMALL = 2_000_000
+# Pairs whose squared distance is below this many error bounds are settled exactly.
+_CLOSE = 64.0
+
+Block = NDArray[Any]
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairSummary:
+    """What a linear map does to the squared lengths of many pairs.
+
+    Parameters
+    ----------
+    n_pairs : int
+        Pairs looked at.
+    worst_pairs : ndarray of shape (m, 2)
+        The pairs that lose most, worst first; ties by index.
+    worst_losses : ndarray of shape (m,)
+        The share of squared length each of them loses, settled in float64.
+    largest_gain : float
+        The share of squared length the most stretched pair gains, 0 if none does.
+    mean_loss : float
+        Average share lost.
+    counts : ndarray of shape (N_BINS,)
+        Histogram of the share lost.
+    edges : ndarray of shape (N_BINS + 1,)
+        Its bin edges, ascending.
+    """
+
+    n_pairs: int
+    worst_pairs: Indices
+    worst_losses: Array
+    largest_gain: float
+    mean_loss: float
+    counts: NDArray[np.int64]
+    edges: Array
+
+
+def exact_losses(points: Points, pairs: Indices, components: Array) -> Array:
+    """Return the share of squared length each pair loses, from its difference.
+
+    Parameters
+    ----------
+    points : Points
+        The geometry.
+    pairs : ndarray of shape (m, 2)
+        Point numbers of distinct points.
+    components : ndarray of shape (k, n_features)
+        Linear map.
+
+    Returns
+    -------
+    ndarray of shape (m,)
+        ``1 - |A (u_i - u_j)|^2 / |u_i - u_j|^2`` in float64.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj.points import Points
+    >>> from isoproj.scan import exact_losses
+    >>> points = Points.prepare(np.array([[0.0, 0.0], [3.0, 4.0]]), rotate=False)
+    >>> exact_losses(points, np.array([[0, 1]]), np.array([[1.0, 0.0]])).tolist()
+    [0.64]
+    """
+    losses = np.empty(pairs.shape[0])
+    for start in range(0, pairs.shape[0], _SETTLE):
+        gaps = points.differences(pairs[start : start + _SETTLE])
+        mapped = np.asarray(gaps @ components.T)
+        kept = np.einsum("ij,ij->i", mapped, mapped)
+        if scipy.sparse.issparse(gaps):
+            total = np.asarray(gaps.multiply(gaps).sum(axis=1)).ravel()
+        else:
+            total = np.einsum("ij,ij->i", gaps, gaps)
+        losses[start : start + _SETTLE] = 1.0 - kept / total
+    return losses
+
+
+@single_blas_thread
+def summarise(
+    points: Points,
+    pairs: PairSet,
+    components: Array,
+    *,
+    n_worst: int = 10,
+    progress: Progress | None = None,
+) -> PairSummary:
+    """Return the exact worst pairs under a linear map and the spread of all others.
+
+    Parameters
+    ----------
+    points : Points
+        The geometry.
+    pairs : PairSet
+        The pairs that count.
+    components : ndarray of shape (k, n_features)
+        Linear map, float64.
+    n_worst : int
+        How many of the worst pairs to return (fewer if there are fewer pairs).
+    progress : callable or None
+        Called with pairs done and pairs in all.
+
+    Returns
+    -------
+    PairSummary
+        ``worst_pairs`` and ``worst_losses`` are exact; mean and histogram are exact
+        to the rounding of the block product (float64 up to two million pairs,
+        float32 above: about 1e-5).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj.pairs import prepare_pairs
+    >>> from isoproj.scan import summarise
+    >>> rows = np.array([[0.0, 0.0], [3.0, 4.0], [1.0, 0.0]])
+    >>> points, pairs = prepare_pairs(rows, rotate=False)
+    >>> summary = summarise(points, pairs, np.array([[1.0, 0.0]]), n_worst=1)
+    >>> summary.worst_pairs.tolist()
+    [[1, 2]]
+    """
+    top = _largest_ratio(components)
+    tally = _Tally(top=top, n_worst=min(n_worst, pairs.n_pairs))
+    if pairs.listed is None:
+        walk = _AllPairsWalk(points, components, pairs.n_pairs, tally)
+        tasks: range = range(0, points.n_points, _BLOCK_ROWS)
+        visit: Callable[[int], None] = walk.stripe
+    else:
+        listed = pairs.listed
+        tasks = range(0, pairs.n_pairs, _SETTLE)
+
+        def visit(start: int) -> None:
+            chunk = listed[start : start + _SETTLE]
+            tally.add_exact(chunk, exact_losses(points, chunk, components))
+
+    for _ in threaded_map(visit, tasks, n_threads()):
+        if progress is not None:
+            progress(tally.n_done, pairs.n_pairs)
+    return tally.summary()
+
+
+def _largest_ratio(components: Array) -> float:
+    """Return the square of the largest singular value, or 1 for contractions."""
+    k, d = components.shape
+    gram = components @ components.T if k <= d else components.T @ components
+    top = float(np.linalg.eigvalsh(gram)[-1])
+    return 1.0 if top <= 1.0 else top
+
+
+@dataclass(slots=True, eq=False)
+class _Leaders:
+    """The largest values seen so far, with their pairs; ties by index."""
+
+    size: int
+    values: Array = field(default_factory=lambda: np.empty(0))
+    pairs: Indices = field(default_factory=lambda: np.empty((0, 2), dtype=np.intp))
+
+    @property
+    def floor(self) -> float:
+        """No value below this can still get in."""
+        return float(self.values[-1]) if self.values.size == self.size else -math.inf
+
+    def add(self, values: Array, pairs: Indices) -> None:
+        values = np.concatenate([self.values, values])
+        pairs = np.concatenate([self.pairs, pairs])
+        order = np.lexsort((pairs[:, 1], pairs[:, 0], -values))
+        values, pairs = values[order], pairs[order]
+        # A pair may be settled twice; its two entries are neighbours now.
+        fresh = np.ones(values.size, dtype=bool)
+        fresh[1:] = (np.diff(pairs, axis=0) != 0).any(axis=1)
+        self.values = values[fresh][: self.size]
+        self.pairs = pairs[fresh][: self.size]
+
+
+@dataclass(slots=True, eq=False)
+class _Tally:
+    """What the threads of one scan add up; the order of adding does not matter."""
+
+    top: float
+    n_worst: int
+    n_done: int = 0
+    counts: NDArray[np.int64] = field(
+        default_factory=lambda: np.zeros(N_BINS, dtype=np.int64)
+    )
+    ratio_sums: list[float] = field(default_factory=list)
+    losers: _Leaders = field(init=False)
+    gainers: _Leaders = field(init=False)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self.losers = _Leaders(self.n_worst)
+        self.gainers = _Leaders(1)
+
+    @property
+    def may_stretch(self) -> bool:
+        """Whether gains need looking for; within 1e-6 the spectral bound is told."""
+        return self.top > 1.0 + 1e-6
+
+    def add_exact(self, pairs: Indices, losses: Array) -> None:
+        """Add pairs whose losses are settled: to the leaders and to the spread."""
+        self.add_leaders(pairs, losses)
+        self.add_spread((1.0 - losses)[None, :])
+
+    def add_leaders(self, pairs: Indices, losses: Array) -> None:
+        with self.lock:
+            self.losers.add(losses, pairs)
+            if self.may_stretch:
+                self.gainers.add(-losses, pairs)
+
+    def add_spread(self, ratios: Block) -> None:
+        """Add a two-dimensional block of kept shares to histogram and mean."""
+        total = float(ratios.sum(axis=1).sum(dtype=np.float64))
+        scaled = np.multiply(ratios, ratios.dtype.type(N_BINS / self.top))
+        np.clip(scaled, 0, N_BINS - 1, out=scaled)
+        counts = np.bincount(scaled.astype(np.uint16).ravel(), minlength=N_BINS)
+        with self.lock:
+            self.counts += counts
+            self.ratio_sums.append(total)
+            self.n_done += ratios.size
+
+    def summary(self) -> PairSummary:
+        gain = self.gainers.values[0] if self.may_stretch else self.top - 1.0
+        kept = math.fsum(self.ratio_sums) / self.n_done
+        edges = 1.0 - self.top * np.arange(N_BINS, -1, -1) / N_BINS
+        return PairSummary(
+            n_pairs=self.n_done,
+            worst_pairs=self.losers.pairs,
+            worst_losses=self.losers.values,
+            largest_gain=max(float(gain), 0.0),
+            mean_loss=1.0 - kept,
+            counts=self.counts[::-1],
+            edges=edges,
+        )
+
+
+@dataclass(slots=True, eq=False)
+class _Factor:
+    """Coordinates ready for block products of squared distances, in one precision.
+
+    ``right[j] = [b_j, 1, |b_j|^2]`` and ``left[i] = [-2 a_i, |a_i|^2, 1]`` multiply to
+    ``|a_i - b_j|^2`` up to ``error * (|a_i|^2 + |b_j|^2) + offset``.
+    """
+
+    right: Block
+    error: float
+    offset: float
+
+    @staticmethod
+    def of(
+        coordinates: Array, dtype: type[np.floating[Any]], blur: float, haze: float
+    ) -> _Factor:
+        """Build for coordinates off by ``haze`` in length, their distances by ``blur``.
+
+        ``blur`` is in squared distance already.
+        """
+        n_points, width = coordinates.shape
+        right = np.empty((n_points, width + 2), dtype=dtype)
+        right[:, :width] = coordinates
+        right[:, width] = 1.0
+        right[:, width + 1] = np.einsum("ij,ij->i", coordinates, coordinates)
+        # Worst case of a dot product of this length, twice (for the factor 2), with
+        # room for the rounding of coordinates and norms to the block's precision.
+        unit = float(np.finfo(dtype).eps) / 2.0
+        error = 2.5 * (width + 12) * unit
+        # 4 haze (|a| + |b|) + 4 haze^2, split by the mean inequality.
+        return _Factor(right, error, blur + (8.0 / error + 4.0) * haze**2)
+
+    def errors(self, rows: slice, columns: slice) -> Block:
+        """Return the bound on the error of every squared distance of a block."""
+        norms = self.norms[rows][:, None] + self.norms[columns]
+        norms *= norms.dtype.type(self.error)
+        norms += norms.dtype.type(self.offset)
+        return np.asarray(norms)
+
+    def largest_error(self, rows: slice, columns: slice) -> float:
+        """Return a bound on every entry of ``errors``."""
+        norms = float(self.norms[rows].max()) + float(self.norms[columns].max())
+        return self.error * norms + self.offset
+
+    @property
+    def norms(self) -> Block:
+        return self.right[:, -1]
+
+    def left(self, rows: slice) -> Block:
+        taken = self.right[rows] * self.right.dtype.type(-2.0)
+        taken[:, -2] = self.norms[rows]
+        taken[:, -1] = 1.0
+        return taken
+
+
+class _AllPairsWalk:
+    """All pairs of points in stripes of rows, each stripe in blocks of columns."""
+
+    def __init__(
+        self, points: Points, components: Array, n_pairs: int, tally: _Tally
+    ) -> None:
+        self.points = points
+        self.components = components
+        self.tally = tally
+        self.mapped = points.coordinates @ points.frame.coordinates_of(components.T)
+        fast = np.float64 if n_pairs <= _SMALL else np.float32
+        self.factors = self._factors(fast)
+        self.exact_factors = self.factors if fast is np.float64 else None
+        counts = np.bincount(points.first_copy, minlength=points.n_points)
+        self.repeated = counts[points.first_copy] > 1
+        self.lock = threading.Lock()
+
+    def _factors(self, dtype: type[np.floating[Any]]) -> tuple[_Factor, _Factor]:
+        points = self.points
+        size = np.einsum("ij,ij->i", points.coordinates, points.coordinates).max()
+        # Mapped rows carry the rounding of a product as long as the row they map.
+        eps = float(np.finfo(np.float64).eps)
+        haze = points.n_dims * eps * math.sqrt(self.tally.top * float(size))
+        return (
+            _Factor.of(points.coordinates, dtype, points.blur, 0.0),
+            _Factor.of(self.mapped, dtype, self.tally.top * points.blur, haze),
+        )
+
+    def stripe(self, start: int) -> None:
+        """Visit every pair (i, j), j > i, with i in the stripe."""
+        rows = slice(start, min(start + _BLOCK_ROWS, self.points.n_points))
+        lefts = tuple(factor.left(rows) for factor in self.factors)
+        for first in range(start, self.points.n_points, _BLOCK_COLUMNS):
+            columns = slice(first, min(first + _BLOCK_COLUMNS, self.points.n_points))
+            if not self._visit(rows, columns, self.factors, lefts):
+                # Too many close pairs for float32: this block again in float64.
+                factors = self._float64_factors()
+                again = tuple(factor.left(rows) for factor in factors)
+                self._visit(rows, columns, factors, again)
+
+    def _float64_factors(self) -> tuple[_Factor, _Factor]:
+        with self.lock:
+            if self.exact_factors is None:
+                self.exact_factors = self._factors(np.float64)
+            return self.exact_factors
+
+    def _visit(
+        self,
+        rows: slice,
+        columns: slice,
+        factors: tuple[_Factor, _Factor],
+        lefts: tuple[Block, ...],
+    ) -> bool:
+        """Add one block to the tally; False if another precision must do it."""
+        total = lefts[0] @ factors[0].right[columns].T
+        absent = self._absent(rows, columns)
+        close = self._close(total, rows, columns, factors[0])
+        if close is not None:
+            if absent is not None:
+                close &= ~absent
+            n_close = int(np.count_nonzero(close))
+            if factors is not self.exact_factors and n_close > total.size // 64:
+                return False
+            self._settle(np.argwhere(close) + (rows.start, columns.start))
+            absent = close if absent is None else absent | close
+        ratios = lefts[1] @ factors[1].right[columns].T
+        if absent is not None:
+            total[absent] = 1.0
+        np.divide(ratios, total, out=ratios)
+        if absent is None:
+            self.tally.add_spread(ratios)
+        else:
+            self.tally.add_spread(ratios[~absent][None, :])
+        for sign in (1.0, -1.0) if self.tally.may_stretch else (1.0,):
+            if absent is not None:
+                ratios[absent] = sign * np.inf
+            self._lead(sign, ratios, total, rows, columns, factors)
+        return True
+
+    def _absent(self, rows: slice, columns: slice) -> Block | None:
+        """Return which entries of a block are no pairs: mirrored or identical."""
+        absent = None
+        if columns.start < rows.stop:
+            i = np.arange(rows.start, rows.stop)
+            absent = np.arange(columns.start, columns.stop) <= i[:, None]
+        if self.repeated[rows].any() and self.repeated[columns].any():
+            first = self.points.first_copy
+            same = first[rows][:, None] == first[columns]
+            absent = same if absent is None else absent | same
+        return absent
+
+    @staticmethod
+    def _close(
+        total: Block, rows: slice, columns: slice, factor: _Factor
+    ) -> Block | None:
+        """Return which squared distances drown in the rounding error, if any."""
+        if float(total.min()) > _CLOSE * factor.largest_error(rows, columns):
+            return None
+        close: Block = total <= _CLOSE * factor.errors(rows, columns)
+        return close
+
+    def _settle(self, pairs: Indices) -> None:
+        for start in range(0, pairs.shape[0], _SETTLE):
+            chunk = pairs[start : start + _SETTLE]
+            losses = exact_losses(self.points, chunk, self.components)
+            self.tally.add_exact(chunk, losses)
+
+    def _lead(
+        self,
+        sign: float,
+        ratios: Block,
+        total: Block,
+        rows: slice,
+        columns: slice,
+        factors: tuple[_Factor, _Factor],
+    ) -> None:
+        """Settle the entries that may be among the most shrunk (or stretched)."""
+        leaders = self.tally.losers if sign > 0 else self.tally.gainers
+        extreme = float(ratios.min() if sign > 0 else -ratios.max())
+        if leaders.floor == -math.inf:
+            # Nothing to compare with yet: the block's own extremes set the bar.
+            m = min(leaders.size, ratios.size)
+            index = np.argpartition(sign * ratios, m - 1, axis=None)[:m]
+            entries = np.column_stack(np.unravel_index(index, ratios.shape))
+            self._settle_leaders(entries, ratios, rows, columns)
+        lengths, maps = factors
+        worst = maps.largest_error(rows, columns)
+        worst += self.tally.top * lengths.largest_error(rows, columns)
+        slack = 1.1 * worst / float(total.min()) + 1e-6
+        bar = sign - leaders.floor + slack
+        if extreme > bar:
+            return
+        i, j = np.nonzero(sign * ratios <= bar)
+        kept = ratios[i, j].astype(np.float64)
+        error = lengths.errors(rows, columns)[i, j].astype(np.float64)
+        reach = maps.errors(rows, columns)[i, j] + np.abs(kept) * error
+        reach /= total[i, j] - error
+        reach += 4.0 * float(np.finfo(ratios.dtype).eps) * np.abs(kept)
+        best = sign * (1.0 - kept) + reach
+        order = np.argsort(-best)
+        for start in range(0, order.size, _SETTLE):
+            chunk = order[start : start + _SETTLE]
+            chunk = chunk[best[chunk] >= leaders.floor]
+            if chunk.size == 0:
+                break
+            entries = np.column_stack([i[chunk], j[chunk]])
+            self._settle_leaders(entries, ratios, rows, columns)
+
+    def _settle_leaders(
+        self, entries: Indices, ratios: Block, rows: slice, columns: slice
+    ) -> None:
+        finite = np.isfinite(ratios[entries[:, 0], entries[:, 1]])
+        pairs = entries[finite] + (rows.start, columns.start)
+        losses = exact_losses(self.points, pairs, self.components)
+        self.tally.add_leaders(pairs, losses)
