@@ -1,0 +1,144 @@
+"""What any linear map does to every distance: the referee's view."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from isoproj._spectral import Array, Indices
+from isoproj._validation import Rows, check_map, check_points
+from isoproj.pairs import prepare_pairs
+from isoproj.scan import PairSummary, Progress, summarise
+
+__all__ = ["AuditResult", "audit"]
+
+_QUANTILES = (0.5, 0.9, 0.99, 0.999)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class AuditResult:
+    """What a linear map does to the squared lengths of all pairs that count.
+
+    Parameters
+    ----------
+    distortion : float
+        Largest share of squared length that a pair loses; exact.
+    stretch : float
+        Largest share that a pair gains, 0 when none does. For maps that stretch by
+        less than 1e-6 it is the bound from the largest singular value.
+    worst_pairs : ndarray of shape (m, 2)
+        Row numbers of the pairs that lose most, worst first; exact. With
+        ``pairs="directions"`` the second number is that of the origin.
+    worst_distortions : ndarray of shape (m,)
+        What these pairs lose.
+    mean : float
+        Mean share lost over all pairs.
+    quantiles : dict of float to float
+        Share lost that this fraction of pairs stays at or below, rounded up to the
+        next edge of the histogram.
+    histogram : tuple of ndarray
+        Counts and bin edges of the share lost, as ``numpy.histogram`` returns them.
+    n_pairs : int
+        Pairs that count.
+    n_identical : int
+        Pairs of identical points, left out because they have no direction.
+    """
+
+    distortion: float
+    stretch: float
+    worst_pairs: Indices
+    worst_distortions: Array
+    mean: float
+    quantiles: dict[float, float]
+    histogram: tuple[NDArray[np.int64], Array]
+    n_pairs: int
+    n_identical: int
+
+    def __str__(self) -> str:
+        i, j = self.worst_pairs[0]
+        lines = [
+            f"{self.n_pairs:,} pairs ({self.n_identical:,} of identical points left"
+            " out)",
+            f"worst pair loses   {self.distortion:.4f}  (points {i} and {j})",
+            f"worst pair gains   {self.stretch:.4f}",
+            f"mean loss          {self.mean:.4f}",
+        ]
+        lines += [
+            f"{q:<6.1%} lose at most {value:.4f}" for q, value in self.quantiles.items()
+        ]
+        return "\n".join(lines)
+
+
+def audit(
+    X: ArrayLike | Rows,
+    components: ArrayLike | Any,  # noqa: ANN401 - an array or anything fitted
+    *,
+    pairs: str | ArrayLike = "all",
+    n_worst: int = 10,
+    progress: Progress | None = None,
+) -> AuditResult:
+    """Measure a linear map on all pairs of points, exactly.
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n_points, n_features)
+        The data.
+    components : array-like of shape (k, n_features) or fitted estimator
+        The map, orthonormal or not; of an estimator its ``components_``.
+    pairs : {"all", "directions"} or array-like of shape (m, 2)
+        Which pairs count.
+    n_worst : int
+        How many of the worst pairs to return.
+    progress : callable or None
+        Called with pairs done and pairs in all, now and then.
+
+    Returns
+    -------
+    AuditResult
+        Exact over the pairs that count.
+
+    Raises
+    ------
+    ValueError
+        If the data or the map is not usable; the message says how to mend it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj import audit
+    >>> triangle = np.array([[0.0, 0.0], [3.0, 4.0], [1.0, 0.0]])
+    >>> result = audit(triangle, [[1.0, 0.0]])
+    >>> round(result.distortion, 3), result.worst_pairs[0].tolist()
+    (0.8, [1, 2])
+    """
+    rows = check_points(X)
+    linear = check_map(getattr(components, "components_", components), rows.shape[1])
+    if n_worst < 1:
+        msg = f"n_worst must be at least 1; got {n_worst}. Ask for one pair or more."
+        raise ValueError(msg)
+    points, selected = prepare_pairs(rows, pairs, rotate=False)
+    summary = summarise(points, selected, linear, n_worst=n_worst, progress=progress)
+    return AuditResult(
+        distortion=float(summary.worst_losses[0]),
+        stretch=summary.largest_gain,
+        worst_pairs=summary.worst_pairs,
+        worst_distortions=summary.worst_losses,
+        mean=summary.mean_loss,
+        quantiles=_quantiles(summary),
+        histogram=(summary.counts, summary.edges),
+        n_pairs=selected.n_pairs,
+        n_identical=selected.n_identical,
+    )
+
+
+def _quantiles(summary: PairSummary) -> dict[float, float]:
+    below = np.cumsum(summary.counts)
+    worst = float(summary.worst_losses[0])
+    reached = np.searchsorted(below, np.asarray(_QUANTILES) * below[-1])
+    return {
+        q: min(worst, float(summary.edges[bin_ + 1]))
+        for q, bin_ in zip(_QUANTILES, reached, strict=True)
+    }

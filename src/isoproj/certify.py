@@ -1,0 +1,463 @@
+"""Bounds recomputed from scratch, in float64, by code that knows no solver.
+
+For any weights ``w`` on the simplex and any orthonormal basis ``V``,
+``1 - topk(M(w)) <= p* <= max 1 - |V^T x|^2``. So a certificate needs no trust in
+whoever found ``w`` and ``V``: both sides are recomputed here from the data, with
+rounding accounted for, outwards.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import ArrayLike, NDArray
+
+from isoproj._spectral import Array, Indices, top_eigenvalue_sum
+from isoproj._threads import single_blas_thread
+from isoproj._validation import Rows, check_points
+from isoproj.certificate import Certificate
+from isoproj.exceptions import ClaimError
+from isoproj.pairs import PairKind, PairSet, prepare_pairs
+from isoproj.points import Points
+from isoproj.problem import pose
+from isoproj.scan import PairSummary, summarise
+
+__all__ = [
+    "Claim",
+    "certify",
+    "check_claims",
+    "data_fingerprint",
+    "lower_bound",
+    "spectral_ratio",
+    "verify",
+]
+
+_EPS = float(np.finfo(np.float64).eps)
+_CHUNK = 4096
+# Recomputation on another machine may round differently, by far less than this.
+_TOLERANCE = 1e-9
+
+
+def data_fingerprint(rows: Rows) -> str:
+    """Return the SHA-256 of the data: shape, then values row by row.
+
+    Values are hashed as little-endian float64 with -0 written as 0, so that the same
+    numbers give the same fingerprint in float32, float64, dense or sparse form.
+
+    Parameters
+    ----------
+    rows : ndarray or CSR array of shape (n_points, n_features)
+        The data.
+
+    Returns
+    -------
+    str
+        64 hexadecimal digits.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj.certify import data_fingerprint
+    >>> half = np.array([[0.5, 0.25]], dtype=np.float32)
+    >>> data_fingerprint(half) == data_fingerprint(half.astype(float))
+    True
+    """
+    digest = hashlib.sha256(b"isoproj points 1\n")
+    digest.update(np.asarray(rows.shape, dtype="<i8").tobytes())
+    step = max(1, 2**20 // max(1, rows.shape[1]))
+    for start in range(0, rows.shape[0], step):
+        block = rows[start : start + step]
+        dense = block.toarray() if scipy.sparse.issparse(block) else np.asarray(block)
+        digest.update(np.ascontiguousarray(dense + 0.0, dtype="<f8").tobytes())
+    return digest.hexdigest()
+
+
+@single_blas_thread
+def lower_bound(points: Points, pairs: Indices, weights: Array, k: int) -> float:
+    """Return a distortion that no projection to ``k`` dimensions can go below.
+
+    Parameters
+    ----------
+    points : Points
+        The geometry; directions are taken from its rows.
+    pairs : ndarray of shape (m, 2)
+        Pairs of distinct points.
+    weights : ndarray of shape (m,)
+        Nonnegative, not all zero; scaled to sum 1 here.
+    k : int
+        Number of dimensions.
+
+    Returns
+    -------
+    float
+        ``1 - topk(M(w))`` minus an allowance for rounding, at least 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj.certify import lower_bound
+    >>> from isoproj.points import Points
+    >>> axes = np.vstack([np.zeros(4), np.eye(4)])
+    >>> points = Points.prepare(axes, rotate=False)
+    >>> star = np.array([[0, 1], [0, 2], [0, 3], [0, 4]])
+    >>> round(lower_bound(points, star, np.ones(4), k=2), 9)
+    0.5
+    """
+    positive = weights > 0.0
+    pairs = pairs[positive]
+    shares = weights[positive] / math.fsum(weights[positive])
+    n_features = int(points.rows.shape[1])
+    m = int(shares.size)
+    if k >= min(m, n_features):
+        return 0.0
+    if m <= n_features:
+        roots = _weighted_directions(points, pairs, shares)
+        product = roots @ roots.T
+        moment = product.toarray() if scipy.sparse.issparse(product) else product
+    else:
+        moment = np.zeros((n_features, n_features))
+        for start in range(0, m, _CHUNK):
+            chunk = slice(start, start + _CHUNK)
+            roots = _weighted_directions(points, pairs[chunk], shares[chunk])
+            product = roots.T @ roots
+            moment += product.toarray() if scipy.sparse.issparse(product) else product
+    # The moment has trace 1. Forming it errs by at most (m + n_features) eps in norm,
+    # eigenvalues by a modest multiple of its order times eps; k of them add up.
+    allowance = k * _EPS * (m + n_features + 8 * moment.shape[0] + 64)
+    return max(0.0, 1.0 - top_eigenvalue_sum(moment, k) - allowance)
+
+
+def _weighted_directions(points: Points, pairs: Indices, shares: Array) -> Rows:
+    """Return ``sqrt(w) x`` for each pair, one a row."""
+    gaps = points.differences(pairs)
+    if scipy.sparse.issparse(gaps):
+        squares = np.asarray(gaps.multiply(gaps).sum(axis=1)).ravel()
+        return scipy.sparse.diags_array(np.sqrt(shares / squares)) @ gaps
+    squares = np.einsum("ij,ij->i", gaps, gaps)
+    gaps *= np.sqrt(shares / squares)[:, None]
+    return gaps
+
+
+@single_blas_thread
+def spectral_ratio(points: Points, pairs: PairSet, k: int) -> float:
+    """Return ``1 / (1 - sum_{j<=k} sigma_j^2 / n)``, the corrected Theorem 1.
+
+    ``sigma_j`` are the singular values of the matrix of all unit directions. At the
+    optimal dual weights the paper's read-out is within this factor of ``p*``. (The
+    paper's own statement, with ``sigma_1`` alone, is false for ``k >= 2``.)
+
+    Parameters
+    ----------
+    points : Points
+        Geometry in span coordinates.
+    pairs : PairSet
+        The pairs; one weight for each is formed, so thousands of points at most.
+    k : int
+        Number of dimensions.
+
+    Returns
+    -------
+    float
+        At least 1; infinite when ``k`` dimensions hold every direction.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj.certify import spectral_ratio
+    >>> from isoproj.pairs import prepare_pairs
+    >>> points, pairs = prepare_pairs(np.eye(4), "directions", rotate=True)
+    >>> round(spectral_ratio(points, pairs, 2), 9)
+    2.0
+    """
+    if k >= points.n_dims:
+        return math.inf
+    problem = pose(points, pairs, k)
+    uniform = np.full(problem.n_pairs, 1.0 / problem.n_pairs)
+    left = 1.0 - top_eigenvalue_sum(problem.moment(uniform), k)
+    return 1.0 / left if left > points.n_dims * k * _EPS else math.inf
+
+
+def certify(
+    points: Points,
+    pairs: PairSet,
+    components: NDArray[np.float64] | NDArray[np.float32],
+    weighted_pairs: Indices,
+    weights: Array,
+    *,
+    n_rows: int,
+    n_worst: int = 10,
+    spectral: bool = False,
+) -> Certificate:
+    """Recompute both bounds for the matrix that ships and the weights that prove.
+
+    Parameters
+    ----------
+    points : Points
+        The geometry.
+    pairs : PairSet
+        The pairs that count.
+    components : ndarray of shape (k, n_features)
+        Orthonormal rows.
+    weighted_pairs : ndarray of shape (m, 2)
+        Support of the dual weights.
+    weights : ndarray of shape (m,)
+        Dual weights.
+    n_rows : int
+        Rows of the data, the origin not counted.
+    n_worst : int
+        How many worst pairs to record.
+    spectral : bool
+        Whether to compute ``spectral_ratio`` too.
+
+    Returns
+    -------
+    Certificate
+        Valid whatever the solver did.
+    """
+    exact = components.astype(np.float64)
+    k, n_features = exact.shape
+    summary = summarise(points, pairs, exact, n_worst=n_worst)
+    rows = points.rows[:n_rows]
+    return Certificate(
+        components=components,
+        weighted_pairs=weighted_pairs,
+        weights=weights,
+        distortion=_rounded_up(summary, k, n_features),
+        lower_bound=lower_bound(points, weighted_pairs, weights, k),
+        worst_pairs=summary.worst_pairs,
+        worst_distortions=summary.worst_losses,
+        pair_kind=pairs.kind,
+        listed_pairs=pairs.listed if pairs.kind is PairKind.LISTED else None,
+        n_pairs=pairs.n_pairs,
+        n_identical=pairs.n_identical,
+        n_points=n_rows,
+        n_features=n_features,
+        fingerprint=data_fingerprint(rows),
+        spectral_ratio=spectral_ratio(points, pairs, k) if spectral else None,
+    )
+
+
+def _rounded_up(summary: PairSummary, k: int, n_features: int) -> float:
+    """Return the worst loss with its own rounding added, so that it bounds ``p*``."""
+    return max(0.0, float(summary.worst_losses[0])) + 4 * _EPS * (k + n_features)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """One statement of a certificate beside what recomputation found.
+
+    Parameters
+    ----------
+    name : str
+        What is claimed.
+    stated, found : str
+        The claim and the recomputed value, as text.
+    holds : bool
+        Whether they agree.
+    """
+
+    name: str
+    stated: str
+    found: str
+    holds: bool
+
+
+def check_claims(
+    certificate: Certificate, X: ArrayLike | Rows
+) -> tuple[Claim, ...]:
+    """Recompute every claim of a certificate on the data it is about.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        What is claimed.
+    X : array-like or sparse matrix of shape (n_points, n_features)
+        The data.
+
+    Returns
+    -------
+    tuple of Claim
+        In order of cost; after a claim that makes the others meaningless fails
+        (other data, other shape), the rest is left out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj import NearIsometricProjection
+    >>> from isoproj.certify import check_claims
+    >>> X = np.random.default_rng(0).normal(size=(12, 5))
+    >>> model = NearIsometricProjection(n_components=2).fit(X)
+    >>> all(claim.holds for claim in check_claims(model.certificate_, X))
+    True
+    """
+    rows = check_points(X)
+    claims = [_shape_claim(certificate, rows)]
+    if claims[0].holds:
+        claims.append(_fingerprint_claim(certificate, rows))
+    if not claims[-1].holds:
+        return tuple(claims)
+    points, pairs = prepare_pairs(rows, certificate.pairs, rotate=False)
+    claims.append(_orthonormal_claim(certificate))
+    claims.append(
+        Claim(
+            name="pairs that count",
+            stated=f"{certificate.n_pairs:,}",
+            found=f"{pairs.n_pairs:,}",
+            holds=certificate.n_pairs == pairs.n_pairs
+            and certificate.n_identical == pairs.n_identical,
+        )
+    )
+    claims.extend(_distortion_claims(certificate, points, pairs))
+    claims.append(_lower_bound_claim(certificate, points))
+    return tuple(claims)
+
+
+def verify(certificate: Certificate, X: ArrayLike | Rows) -> None:
+    """Recompute every claim of a certificate; return if all hold.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        What is claimed.
+    X : array-like or sparse matrix of shape (n_points, n_features)
+        The data it is claimed of.
+
+    Raises
+    ------
+    ClaimError
+        On the first claim that does not hold.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj import NearIsometricProjection, verify
+    >>> X = np.random.default_rng(0).normal(size=(12, 5))
+    >>> model = NearIsometricProjection(n_components=2).fit(X)
+    >>> verify(model.certificate_, X)
+    """
+    for claim in check_claims(certificate, X):
+        if not claim.holds:
+            msg = (
+                f"{claim.name} does not hold: the certificate states {claim.stated}, "
+                f"recomputation gives {claim.found}. Do not rely on it for this data."
+            )
+            raise ClaimError(msg)
+
+
+def _shape_claim(certificate: Certificate, rows: Rows) -> Claim:
+    stated = (certificate.n_points, certificate.n_features)
+    return Claim(
+        name="shape of the data",
+        stated=f"{stated[0]} x {stated[1]}",
+        found=f"{rows.shape[0]} x {rows.shape[1]}",
+        holds=stated == tuple(rows.shape)
+        and certificate.components.shape[1] == rows.shape[1],
+    )
+
+
+def _fingerprint_claim(certificate: Certificate, rows: Rows) -> Claim:
+    found = data_fingerprint(rows)
+    return Claim(
+        name="fingerprint of the data",
+        stated=certificate.fingerprint[:12],
+        found=found[:12],
+        holds=certificate.fingerprint == found,
+    )
+
+
+def _orthonormal_claim(certificate: Certificate) -> Claim:
+    exact = certificate.components.astype(np.float64)
+    error = float(np.abs(exact @ exact.T - np.eye(exact.shape[0])).max())
+    allowed = 1e-10 if certificate.components.dtype == np.float64 else 1e-5
+    return Claim(
+        name="orthonormal rows",
+        stated=f"off by at most {allowed:.0e}",
+        found=f"off by {error:.1e}",
+        holds=bool(np.isfinite(exact).all()) and error <= allowed,
+    )
+
+
+def _distortion_claims(
+    certificate: Certificate, points: Points, pairs: PairSet
+) -> list[Claim]:
+    exact = certificate.components.astype(np.float64)
+    n_worst = max(1, certificate.worst_pairs.shape[0])
+    summary = summarise(points, pairs, exact, n_worst=n_worst)
+    distortion = _rounded_up(summary, *exact.shape)
+    stated = certificate.worst_distortions
+    same = stated.shape == summary.worst_losses.shape and bool(
+        np.allclose(stated, summary.worst_losses, rtol=0.0, atol=_TOLERANCE)
+    )
+    return [
+        Claim(
+            name="distortion over all pairs",
+            stated=f"{certificate.distortion:.9f}",
+            found=f"{distortion:.9f}",
+            holds=abs(certificate.distortion - distortion) <= _TOLERANCE,
+        ),
+        Claim(
+            name="worst pairs",
+            stated=_listing(certificate.worst_pairs),
+            found=_listing(summary.worst_pairs),
+            holds=same,
+        ),
+    ]
+
+
+def _listing(pairs: Indices) -> str:
+    return ", ".join(f"{i}-{j}" for i, j in pairs[:3].tolist())
+
+
+def _lower_bound_claim(certificate: Certificate, points: Points) -> Claim:
+    stated = f"{certificate.lower_bound:.9f}"
+    fault = _weights_fault(certificate, points)
+    if fault:
+        return Claim(name="lower bound", stated=stated, found=fault, holds=False)
+    found = lower_bound(
+        points,
+        certificate.weighted_pairs,
+        certificate.weights,
+        certificate.n_components,
+    )
+    return Claim(
+        name="lower bound",
+        stated=stated,
+        found=f"{found:.9f}",
+        holds=abs(certificate.lower_bound - found) <= _TOLERANCE,
+    )
+
+
+def _weights_fault(certificate: Certificate, points: Points) -> str:
+    """Return why the dual weights prove nothing, or an empty string."""
+    pairs, weights = certificate.weighted_pairs, certificate.weights
+    if weights.shape != (pairs.shape[0],) or pairs.shape[1:] != (2,) or not pairs.size:
+        return "weights that do not fit their pairs"
+    if pairs.min() < 0 or pairs.max() >= points.n_points:
+        return "pairs outside the data"
+    if not np.isfinite(weights).all() or weights.min() < 0.0:
+        return "weights that are negative or not finite"
+    if abs(math.fsum(weights) - 1.0) > _TOLERANCE:
+        return f"weights that sum to {math.fsum(weights):.9f}"
+    first = points.first_copy[pairs]
+    if (first[:, 0] == first[:, 1]).any():
+        return "a pair of identical points"
+    if certificate.pair_kind is PairKind.ALL:
+        return ""
+    return _membership_fault(certificate, points)
+
+
+def _membership_fault(certificate: Certificate, points: Points) -> str:
+    """Weight may rest only on pairs that count: others could be worse than all."""
+    n = points.n_points
+    pairs = np.sort(certificate.weighted_pairs, axis=1)
+    if certificate.listed_pairs is None:
+        outside = (pairs[:, 1] != n - 1).any()
+    else:
+        listed = np.sort(certificate.listed_pairs, axis=1)
+        codes = listed[:, 0] * n + listed[:, 1]
+        outside = not np.isin(pairs[:, 0] * n + pairs[:, 1], codes).all()
+    return "weight on a pair that does not count" if outside else ""
