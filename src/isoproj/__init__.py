@@ -1,1 +1,47 @@
-"""isoproj."""
+"""Orthogonal projections whose worst pair of points loses least, with proof.
+
+Names are loaded when first used, so that importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from isoproj._version import __version__
+
+if TYPE_CHECKING:
+    from isoproj.auditing import AuditResult, audit
+    from isoproj.certificate import Certificate
+    from isoproj.certify import verify
+    from isoproj.estimator import NearIsometricProjection
+
+__all__ = [
+    "AuditResult",
+    "Certificate",
+    "NearIsometricProjection",
+    "__version__",
+    "audit",
+    "verify",
+]
+
+_HOMES = {
+    "AuditResult": "isoproj.auditing",
+    "Certificate": "isoproj.certificate",
+    "NearIsometricProjection": "isoproj.estimator",
+    "audit": "isoproj.auditing",
+    "verify": "isoproj.certify",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        msg = f"module 'isoproj' has no attribute {name!r}"
+        raise AttributeError(msg)
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -61,7 +61,7 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
     Examples
     --------
     >>> import pathlib, tempfile
-    >>> from isoproj.modelfile import write_atomically
+    >>> from isoproj._container import write_atomically
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder) / "a"
     ...     write_atomically(path, b"whole")

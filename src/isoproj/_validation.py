@@ -11,10 +11,44 @@ from sklearn.utils import check_array
 
 from isoproj._spectral import Array, Indices
 
-__all__ = ["Rows", "check_finite", "check_map", "check_pair_list", "check_points"]
+__all__ = [
+    "Rows",
+    "as_dense",
+    "check_finite",
+    "check_map",
+    "check_pair_list",
+    "check_points",
+    "is_sparse",
+]
 
 # Points as given: dense (float32 or float64) or scipy CSR, one point a row.
 Rows: TypeAlias = Any
+
+
+def is_sparse(rows: Rows) -> bool:
+    """Return whether rows are a scipy sparse array or matrix.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj._validation import is_sparse
+    >>> is_sparse(np.eye(2))
+    False
+    """
+    return bool(scipy.sparse.issparse(rows))
+
+
+def as_dense(block: Rows) -> NDArray[Any]:
+    """Return a block as an ndarray, whatever it was.
+
+    Examples
+    --------
+    >>> import scipy.sparse
+    >>> from isoproj._validation import as_dense
+    >>> as_dense(scipy.sparse.eye_array(2)).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    return np.asarray(block.toarray() if is_sparse(block) else block)
 
 
 def check_points(data: ArrayLike | Rows) -> Rows:
@@ -79,7 +113,7 @@ def check_finite(rows: Rows) -> Rows:
         ...
     ValueError: X must be finite; row 1, column 0 contains NaN. Drop or fill that row.
     """
-    values = rows.data if scipy.sparse.issparse(rows) else rows
+    values = rows.data if is_sparse(rows) else rows
     # A finite sum proves every term finite and is one pass without a mask.
     with np.errstate(over="ignore", invalid="ignore"):
         total = np.sum(values, dtype=np.float64)
@@ -88,7 +122,7 @@ def check_finite(rows: Rows) -> Rows:
     bad = np.argwhere(~np.isfinite(values))
     if bad.size == 0:
         return rows
-    if scipy.sparse.issparse(rows):
+    if is_sparse(rows):
         at = int(bad[0, 0])
         row = int(np.searchsorted(rows.indptr, at, side="right")) - 1
         column, value = int(rows.indices[at]), values[at]

@@ -69,7 +69,8 @@ class Certificate:
         SHA-256 of the data's values.
     spectral_ratio : float or None
         Bound on ``distortion / p*`` of the paper's algorithm at its optimum, from the
-        spectrum of the unweighted directions; None where it was not computed.
+        spectrum of the unweighted directions; None where it was not computed or is
+        infinite.
     """
 
     components: NDArray[np.float64] | NDArray[np.float32]

@@ -18,11 +18,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from isoproj._spectral import Array, Indices, top_eigenvalue_sum
 from isoproj._threads import single_blas_thread
-from isoproj._validation import Rows, check_points
+from isoproj._validation import Rows, as_dense, check_points, is_sparse
 from isoproj.certificate import Certificate
 from isoproj.exceptions import ClaimError
 from isoproj.pairs import PairKind, PairSet, prepare_pairs
-from isoproj.points import Points
+from isoproj.points import Points, squared_lengths
 from isoproj.problem import pose
 from isoproj.scan import PairSummary, summarise
 
@@ -70,9 +70,8 @@ def data_fingerprint(rows: Rows) -> str:
     digest.update(np.asarray(rows.shape, dtype="<i8").tobytes())
     step = max(1, 2**20 // max(1, rows.shape[1]))
     for start in range(0, rows.shape[0], step):
-        block = rows[start : start + step]
-        dense = block.toarray() if scipy.sparse.issparse(block) else np.asarray(block)
-        digest.update(np.ascontiguousarray(dense + 0.0, dtype="<f8").tobytes())
+        dense = as_dense(rows[start : start + step]) + 0.0
+        digest.update(np.ascontiguousarray(dense, dtype="<f8").tobytes())
     return digest.hexdigest()
 
 
@@ -100,7 +99,7 @@ def lower_bound(points: Points, pairs: Indices, weights: Array, k: int) -> float
     --------
     >>> import numpy as np
     >>> from isoproj.certify import lower_bound
-    >>> from isoproj.points import Points
+    >>> from isoproj.points import Points, squared_lengths
     >>> axes = np.vstack([np.zeros(4), np.eye(4)])
     >>> points = Points.prepare(axes, rotate=False)
     >>> star = np.array([[0, 1], [0, 2], [0, 3], [0, 4]])
@@ -116,30 +115,26 @@ def lower_bound(points: Points, pairs: Indices, weights: Array, k: int) -> float
         return 0.0
     if m <= n_features:
         roots = _weighted_directions(points, pairs, shares)
-        product = roots @ roots.T
-        moment = product.toarray() if scipy.sparse.issparse(product) else product
+        moment: Array = as_dense(roots @ roots.T)
     else:
         moment = np.zeros((n_features, n_features))
         for start in range(0, m, _CHUNK):
             chunk = slice(start, start + _CHUNK)
             roots = _weighted_directions(points, pairs[chunk], shares[chunk])
-            product = roots.T @ roots
-            moment += product.toarray() if scipy.sparse.issparse(product) else product
+            moment += as_dense(roots.T @ roots)
     # The moment has trace 1. Forming it errs by at most (m + n_features) eps in norm,
     # eigenvalues by a modest multiple of its order times eps; k of them add up.
-    allowance = k * _EPS * (m + n_features + 8 * moment.shape[0] + 64)
+    allowance: float = k * _EPS * (m + n_features + 8 * moment.shape[0] + 64)
     return max(0.0, 1.0 - top_eigenvalue_sum(moment, k) - allowance)
 
 
 def _weighted_directions(points: Points, pairs: Indices, shares: Array) -> Rows:
     """Return ``sqrt(w) x`` for each pair, one a row."""
     gaps = points.differences(pairs)
-    if scipy.sparse.issparse(gaps):
-        squares = np.asarray(gaps.multiply(gaps).sum(axis=1)).ravel()
-        return scipy.sparse.diags_array(np.sqrt(shares / squares)) @ gaps
-    squares = np.einsum("ij,ij->i", gaps, gaps)
-    gaps *= np.sqrt(shares / squares)[:, None]
-    return gaps
+    factors = np.sqrt(shares / squared_lengths(gaps))
+    if is_sparse(gaps):
+        return scipy.sparse.diags_array(factors) @ gaps
+    return gaps * factors[:, None]
 
 
 @single_blas_thread
@@ -222,6 +217,7 @@ def certify(
     k, n_features = exact.shape
     summary = summarise(points, pairs, exact, n_worst=n_worst)
     rows = points.rows[:n_rows]
+    ratio = _finite(spectral_ratio(points, pairs, k)) if spectral else None
     return Certificate(
         components=components,
         weighted_pairs=weighted_pairs,
@@ -237,8 +233,12 @@ def certify(
         n_points=n_rows,
         n_features=n_features,
         fingerprint=data_fingerprint(rows),
-        spectral_ratio=spectral_ratio(points, pairs, k) if spectral else None,
+        spectral_ratio=ratio,
     )
+
+
+def _finite(ratio: float) -> float | None:
+    return ratio if math.isfinite(ratio) else None
 
 
 def _rounded_up(summary: PairSummary, k: int, n_features: int) -> float:
@@ -266,9 +266,7 @@ class Claim:
     holds: bool
 
 
-def check_claims(
-    certificate: Certificate, X: ArrayLike | Rows
-) -> tuple[Claim, ...]:
+def check_claims(certificate: Certificate, X: ArrayLike | Rows) -> tuple[Claim, ...]:
     """Recompute every claim of a certificate on the data it is about.
 
     Parameters

@@ -8,12 +8,15 @@ from dataclasses import dataclass, field
 import numpy as np
 import scipy.linalg
 import scipy.sparse
+from numpy.typing import NDArray
 
 from isoproj._spectral import Array, Indices, orthonormal
 from isoproj._threads import n_threads, single_blas_thread, threaded_map
-from isoproj._validation import Rows
+from isoproj._validation import Rows, as_dense, is_sparse
 
-__all__ = ["Frame", "Points", "first_copies"]
+__all__ = ["Frame", "Points", "first_copies", "squared_lengths"]
+
+Words = NDArray[np.uint64]
 
 _CHUNK = 4096
 _EPS = float(np.finfo(np.float64).eps)
@@ -142,7 +145,7 @@ class Points:
         if with_origin:
             rows = _with_zero_row(rows)
         exponent = _exponent_of(rows)
-        if scipy.sparse.issparse(rows):
+        if is_sparse(rows):
             prepare = _span_of_sparse
         elif rotate:
             prepare = _span_of_dense
@@ -199,7 +202,7 @@ class Points:
         ndarray or CSR array of shape (m, n_features)
             Differences in float64, each times a power of two of its own.
         """
-        sparse = scipy.sparse.issparse(self.rows)
+        sparse = is_sparse(self.rows)
         left, right = self._scaled(pairs[:, 0]), self._scaled(pairs[:, 1])
         gaps = left - right
         size = abs(gaps).max(axis=1)
@@ -217,9 +220,34 @@ class Points:
         return taken
 
 
+def squared_lengths(gaps: Rows) -> Array:
+    """Return the squared length of every row, dense or sparse.
+
+    Parameters
+    ----------
+    gaps : ndarray or CSR array of shape (m, n_features)
+        Differences of points.
+
+    Returns
+    -------
+    ndarray of shape (m,)
+        Their squared lengths.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj.points import squared_lengths
+    >>> squared_lengths(np.array([[3.0, 4.0]])).tolist()
+    [25.0]
+    """
+    if is_sparse(gaps):
+        return np.asarray(gaps.multiply(gaps).sum(axis=1)).ravel()
+    return np.asarray(np.einsum("ij,ij->i", gaps, gaps))
+
+
 def _with_zero_row(rows: Rows) -> Rows:
     zero = np.zeros((1, rows.shape[1]), dtype=rows.dtype)
-    if scipy.sparse.issparse(rows):
+    if is_sparse(rows):
         return scipy.sparse.vstack([rows, scipy.sparse.csr_array(zero)], format="csr")
     return np.vstack([rows, zero])
 
@@ -229,7 +257,7 @@ def _exponent_of(rows: Rows) -> int:
 
     Zero, the common case, leaves the data alone.
     """
-    values = rows.data if scipy.sparse.issparse(rows) else rows
+    values = rows.data if is_sparse(rows) else rows
     largest = max(
         abs(float(values.max(initial=0.0))), abs(float(values.min(initial=0.0)))
     )
@@ -238,7 +266,7 @@ def _exponent_of(rows: Rows) -> int:
 
 
 def _scale_in_place(values: Rows, exponent: int) -> None:
-    data = values.data if scipy.sparse.issparse(values) else values
+    data = values.data if is_sparse(values) else values
     np.ldexp(data, -exponent, out=data)
 
 
@@ -311,7 +339,7 @@ def _occupied(coordinates: Array, centred: Array) -> Indices:
 
 def _span_of_sparse(rows: Rows, exponent: int) -> tuple[Array, Frame, float]:
     """Rotate sparse rows into their span; only (n_points, n_dims) becomes dense."""
-    scaled = scipy.sparse.csr_array(rows, dtype=np.float64, copy=True)
+    scaled: Rows = scipy.sparse.csr_array(rows, dtype=np.float64, copy=True)
     if exponent:
         _scale_in_place(scaled, exponent)
     n_points, n_features = scaled.shape
@@ -363,8 +391,7 @@ def first_copies(rows: Rows) -> Indices:
     >>> first_copies(np.array([[1.0], [2.0], [1.0]])).tolist()
     [0, 1, 0]
     """
-    sparse = scipy.sparse.issparse(rows)
-    hashes = _sparse_hashes(rows) if sparse else _dense_hashes(rows)
+    hashes = _sparse_hashes(rows) if is_sparse(rows) else _dense_hashes(rows)
     first = np.arange(rows.shape[0])
     order = np.argsort(hashes, kind="stable")
     repeated = np.flatnonzero(np.diff(hashes[order]) == 0)
@@ -373,26 +400,26 @@ def first_copies(rows: Rows) -> Indices:
         if run.size == 0:
             continue
         members = order[run[0] : run[-1] + 2]
-        block = rows[members].toarray() if sparse else np.asarray(rows[members])
+        block = as_dense(rows[members]) + 0.0
         _, lead, which = np.unique(
-            block + 0.0, axis=0, return_index=True, return_inverse=True
+            block, axis=0, return_index=True, return_inverse=True
         )
         first[members] = members[lead][which.ravel()]
     return first
 
 
-def _multipliers(count: int) -> Indices:
+def _multipliers(count: int) -> Words:
     generator = np.random.default_rng(20131)
     return generator.integers(1, 2**63, size=count, dtype=np.uint64) | np.uint64(1)
 
 
-def _words(values: Rows) -> Indices:
+def _words(values: Rows) -> Words:
     """Return floats as 32-bit words; adding 0 makes -0 and 0 the same."""
     normal = np.ascontiguousarray(values + values.dtype.type(0.0))
     return normal.view(np.uint32).astype(np.uint64)
 
 
-def _dense_hashes(rows: Rows) -> Indices:
+def _dense_hashes(rows: Rows) -> Words:
     """Return one 64-bit hash a row: words times random odd numbers, modulo 2^64."""
     per_value = rows.dtype.itemsize // 4
     multipliers = _multipliers(rows.shape[1] * per_value)
@@ -403,7 +430,7 @@ def _dense_hashes(rows: Rows) -> Indices:
     return hashes
 
 
-def _sparse_hashes(rows: Rows) -> Indices:
+def _sparse_hashes(rows: Rows) -> Words:
     """Return the same hash as for dense rows, from the stored entries alone."""
     per_value = rows.dtype.itemsize // 4
     multipliers = _multipliers(rows.shape[1] * per_value).reshape(-1, per_value)
@@ -411,4 +438,4 @@ def _sparse_hashes(rows: Rows) -> Indices:
         axis=1, dtype=np.uint64
     )
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(terms, dtype=np.uint64)])
-    return sums[rows.indptr[1:]] - sums[rows.indptr[:-1]]
+    return np.asarray(sums[rows.indptr[1:]] - sums[rows.indptr[:-1]])

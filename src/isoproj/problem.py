@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse
 
 from isoproj._spectral import Array, Indices, top_eigenpairs
+from isoproj._validation import Rows
 from isoproj.pairs import PairSet
 from isoproj.points import Points
 
@@ -25,7 +26,7 @@ _CHUNK = 4096
 
 
 class Problem(ABC):
-    """Which projection to ``n_components`` dimensions keeps every pair longest?
+    """The question which projection keeps the worst pair longest.
 
     Parameters
     ----------
@@ -252,7 +253,7 @@ def graph_moment(coordinates: Array, pairs: Indices, conductances: Array) -> Arr
     rows = coordinates[nodes]
     degrees = np.bincount(i, conductances, size) + np.bincount(j, conductances, size)
     if pairs.shape[0] > size * size // 32:
-        adjacency = np.zeros((size, size))
+        adjacency: Rows = np.zeros((size, size))
         adjacency[i, j] = conductances
         adjacency[j, i] = conductances
     else:

@@ -17,13 +17,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
 
 from isoproj._spectral import Array, Indices
 from isoproj._threads import n_threads, single_blas_thread, threaded_map
 from isoproj.pairs import PairSet
-from isoproj.points import Points
+from isoproj.points import Points, squared_lengths
 
 __all__ = ["N_BINS", "PairSummary", "exact_losses", "summarise"]
 
@@ -91,7 +90,7 @@ def exact_losses(points: Points, pairs: Indices, components: Array) -> Array:
     Examples
     --------
     >>> import numpy as np
-    >>> from isoproj.points import Points
+    >>> from isoproj.points import Points, squared_lengths
     >>> from isoproj.scan import exact_losses
     >>> points = Points.prepare(np.array([[0.0, 0.0], [3.0, 4.0]]), rotate=False)
     >>> exact_losses(points, np.array([[0, 1]]), np.array([[1.0, 0.0]])).tolist()
@@ -102,11 +101,7 @@ def exact_losses(points: Points, pairs: Indices, components: Array) -> Array:
         gaps = points.differences(pairs[start : start + _SETTLE])
         mapped = np.asarray(gaps @ components.T)
         kept = np.einsum("ij,ij->i", mapped, mapped)
-        if scipy.sparse.issparse(gaps):
-            total = np.asarray(gaps.multiply(gaps).sum(axis=1)).ravel()
-        else:
-            total = np.einsum("ij,ij->i", gaps, gaps)
-        losses[start : start + _SETTLE] = 1.0 - kept / total
+        losses[start : start + _SETTLE] = 1.0 - kept / squared_lengths(gaps)
     return losses
 
 
@@ -312,13 +307,17 @@ class _Factor:
 
     @property
     def norms(self) -> Block:
-        return self.right[:, -1]
+        return np.asarray(self.right[:, -1])
 
     def left(self, rows: slice) -> Block:
         taken = self.right[rows] * self.right.dtype.type(-2.0)
         taken[:, -2] = self.norms[rows]
         taken[:, -1] = 1.0
-        return taken
+        return np.asarray(taken)
+
+
+def _corner(rows: slice, columns: slice) -> Indices:
+    return np.array([rows.start, columns.start], dtype=np.intp)
 
 
 class _AllPairsWalk:
@@ -384,7 +383,7 @@ class _AllPairsWalk:
             n_close = int(np.count_nonzero(close))
             if factors is not self.exact_factors and n_close > total.size // 64:
                 return False
-            self._settle(np.argwhere(close) + (rows.start, columns.start))
+            self._settle(np.argwhere(close) + _corner(rows, columns))
             absent = close if absent is None else absent | close
         ratios = lefts[1] @ factors[1].right[columns].T
         if absent is not None:
@@ -473,6 +472,6 @@ class _AllPairsWalk:
         self, entries: Indices, ratios: Block, rows: slice, columns: slice
     ) -> None:
         finite = np.isfinite(ratios[entries[:, 0], entries[:, 1]])
-        pairs = entries[finite] + (rows.start, columns.start)
+        pairs = entries[finite] + _corner(rows, columns)
         losses = exact_losses(self.points, pairs, self.components)
         self.tally.add_leaders(pairs, losses)

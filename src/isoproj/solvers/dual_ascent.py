@@ -51,7 +51,7 @@ def project_on_simplex(values: Array) -> Array:
     descending = np.sort(values)[::-1]
     shifts = (1.0 - np.cumsum(descending)) / np.arange(1, values.size + 1)
     rho = int(np.flatnonzero(descending + shifts > 0.0)[-1])
-    return np.maximum(values + shifts[rho], 0.0)
+    return np.asarray(np.maximum(values + shifts[rho], 0.0))
 
 
 @dataclass(slots=True, eq=False)
@@ -63,7 +63,9 @@ class _Best:
     lower: float = -math.inf
     weights: Array = field(default_factory=lambda: np.empty(0))
 
-    def see(self, distortion: float, basis: Array, lower: float, weights: Array) -> None:
+    def see(
+        self, distortion: float, basis: Array, lower: float, weights: Array
+    ) -> None:
         if distortion < self.distortion:
             self.distortion, self.basis = distortion, basis
         if lower > self.lower:

@@ -1,0 +1,473 @@
+"""scikit-learn transformers; the mathematics is elsewhere."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+)
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from isoproj._container import read_container, write_container
+from isoproj._spectral import Array, canonical_signs, contraction, orthonormal
+from isoproj._threads import single_blas_thread
+from isoproj._validation import Rows, check_finite
+from isoproj.auditing import audit
+from isoproj.certificate import Certificate
+from isoproj.certify import certify
+from isoproj.exceptions import DuplicatePointsWarning, FormatError
+from isoproj.pairs import PairSet, prepare_pairs
+from isoproj.points import Points
+from isoproj.problem import pose
+from isoproj.solvers.base import Monitor, SolveResult, Status, Step
+from isoproj.solvers.dual_ascent import dual_ascent
+
+__all__ = ["NearIsometricProjection"]
+
+# One weight per pair beyond this is no longer a small working set.
+_LARGEST_DENSE = 20_000_000
+
+
+class NearIsometricProjection(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
+    """Orthogonal projection whose worst pair of points loses least, with proof.
+
+    ``fit`` looks for the projection to ``n_components`` dimensions that minimises the
+    distortion: the largest share of squared length that any pair of points loses.
+    It reports what the worst pair really loses, over all pairs, and a lower bound that
+    no projection to as many dimensions can beat. The guarantee is for the points it
+    was fitted on; on others, measure with ``audit`` or ``score``.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Number of dimensions to keep.
+    solver : {"dual_ascent"}, default="dual_ascent"
+        ``"dual_ascent"`` is Algorithm 1 of Sheth, Garg and Dasgupta.
+    pairs : {"all", "directions"} or array-like of shape (n_pairs, 2), default="all"
+        Which pairs count: every pair of rows, the pairs listed, or (``"directions"``)
+        every row as a direction of its own.
+    max_iter : int or None, default=None
+        Most iterations; None means the solver's own default (120 for the paper's).
+    time_limit : float or None, default=None
+        Seconds after which the best certified answer so far is returned.
+    random_state : int, RandomState instance or None, default=None
+        For the solvers that draw random numbers; ``"dual_ascent"`` draws none.
+    verbose : int, default=0
+        1 writes a line per iteration to standard error.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components_, n_features_in_)
+        Orthonormal rows, in the precision of the data, ordered by the variance they
+        carry.
+    distortion_ : float
+        What the worst of all pairs that count loses; exact.
+    lower_bound_ : float
+        No projection to as many dimensions has a smaller distortion.
+    worst_pairs_ : ndarray of shape (m, 2)
+        Row numbers of the pairs that lose most, worst first.
+    certificate_ : Certificate
+        Components, sparse dual weights and bounds; save, load, verify.
+    status_ : Status
+        Why the solver stopped.
+    history_ : tuple of Step
+        Distortion and lower bound per iteration.
+    n_iter_ : int
+        Iterations run.
+    n_components_ : int
+        Number of dimensions kept.
+    n_features_in_ : int
+        Number of features seen in ``fit``.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Their names, where the data had any.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from isoproj import NearIsometricProjection
+    >>> X = load_wine().data
+    >>> model = NearIsometricProjection(n_components=2).fit(X)
+    >>> model.lower_bound_ <= model.distortion_
+    True
+    >>> model.transform(X).shape
+    (178, 2)
+    """
+
+    certificate_: Certificate
+    components_: NDArray[Any]
+    n_features_in_: int
+    feature_names_in_: NDArray[Any]
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        solver: str = "dual_ascent",
+        pairs: str | ArrayLike = "all",
+        max_iter: int | None = None,
+        time_limit: float | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.solver = solver
+        self.pairs = pairs
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: ArrayLike | Rows, y: object = None) -> Self:  # noqa: ARG002
+        """Learn the projection and certify it.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            The points.
+        y : Ignored
+            Present for the scikit-learn convention.
+
+        Returns
+        -------
+        NearIsometricProjection
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If the data or a parameter is unusable; the message says how to mend it.
+        """
+        rows = self._validated(X, reset=True)
+        self._check_parameters(rows.shape[1])
+        points, pairs = prepare_pairs(rows, self.pairs, rotate=True)
+        if pairs.n_identical:
+            self._warn_of_copies(points, pairs)
+        result = self._solve(points, pairs)
+        components = _shipped_components(points, result.basis, rows, self.n_components)
+        certificate = certify(
+            points,
+            pairs,
+            components,
+            result.pairs,
+            result.weights,
+            n_rows=rows.shape[0],
+            spectral=pairs.n_pairs <= _LARGEST_DENSE and self.solver == "dual_ascent",
+        )
+        self._adopt(certificate)
+        self.status_ = result.status
+        self.history_ = result.history
+        self.n_iter_ = result.history[-1].iteration if result.history else 0
+        if result.status.advice:
+            self._warn_of_status()
+        return self
+
+    def transform(self, X: ArrayLike | Rows) -> NDArray[Any]:
+        """Project: ``X @ components_.T``, nothing else.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Points with the features seen in ``fit``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components_)
+            Their projections.
+        """
+        check_is_fitted(self)
+        rows = self._validated(X, reset=False)
+        projected: NDArray[Any] = safe_sparse_dot(
+            rows, self.components_.T, dense_output=True
+        )
+        return projected
+
+    def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
+        """Return the points of the learnt subspace with the given coordinates.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_components_)
+            Projected points.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features_in_)
+            ``X @ components_``.
+        """
+        check_is_fitted(self)
+        projected: NDArray[Any] = check_array(X, dtype=[np.float64, np.float32])
+        if projected.shape[1] != self.components_.shape[0]:
+            msg = (
+                f"X must have n_components_={self.components_.shape[0]} columns; got "
+                f"{projected.shape[1]}. Pass what transform returned."
+            )
+            raise ValueError(msg)
+        return np.asarray(projected @ self.components_)
+
+    def score(self, X: ArrayLike | Rows, y: object = None) -> float:  # noqa: ARG002
+        """Return minus the distortion of the worst pair in ``X``; larger is better.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Any points, seen in ``fit`` or not.
+        y : Ignored
+            Present for the scikit-learn convention.
+
+        Returns
+        -------
+        float
+            At most 0, exact over all pairs of ``X``.
+        """
+        check_is_fitted(self)
+        rows = self._validated(X, reset=False)
+        pairs = "directions" if self._counts("directions") else "all"
+        return -audit(rows, self.components_, pairs=pairs, n_worst=1).distortion
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to one file, without pickle, whole or not at all.
+
+        Parameters
+        ----------
+        path : path-like
+            Where to; by convention ``*.isoproj``.
+        """
+        check_is_fitted(self)
+        scalars, tensors = self.certificate_.parts()
+        names = getattr(self, "feature_names_in_", None)
+        header = {
+            "certificate": scalars,
+            "estimator": type(self).__name__,
+            "parameters": _plain(self.get_params(deep=False)),
+            "fitted": {
+                "status": self.status_.value,
+                "n_iter": self.n_iter_,
+                "feature_names": None if names is None else [str(n) for n in names],
+            },
+        }
+        write_container(path, header, tensors)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a fitted model back; its bits are those that were saved.
+
+        Parameters
+        ----------
+        path : path-like
+            Where from.
+
+        Returns
+        -------
+        NearIsometricProjection
+            Fitted; its history is not stored.
+
+        Raises
+        ------
+        FormatError
+            If the file is not a saved model of this class or was changed.
+        """
+        header, tensors = read_container(path)
+        if header.get("estimator") != cls.__name__:
+            msg = (
+                f"{path} must hold a {cls.__name__}; it holds "
+                f"{header.get('estimator') or 'a bare certificate'!r}. "
+                "Load it with that class."
+            )
+            raise FormatError(msg)
+        certificate = Certificate.from_parts(header.get("certificate", {}), tensors)
+        try:
+            model = cls(**header["parameters"])
+            fitted = header["fitted"]
+            model.status_ = Status(fitted["status"])
+            model.n_iter_ = int(fitted["n_iter"])
+            names = fitted["feature_names"]
+        except (KeyError, TypeError, ValueError) as error:
+            msg = f"{path} must hold a whole model; it lacks {error}. Save it again."
+            raise FormatError(msg) from None
+        if certificate.pair_kind.value == "listed":
+            model.pairs = certificate.pairs
+        model.history_ = ()
+        if names is not None:
+            model.feature_names_in_ = np.asarray(names, dtype=object)
+        model._adopt(certificate)
+        return model
+
+    def __sklearn_tags__(self) -> Any:  # noqa: ANN401 - scikit-learn's own type
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.components_.shape[0])
+
+    def _validated(self, X: ArrayLike | Rows, *, reset: bool) -> Rows:
+        rows = validate_data(
+            self,
+            X,
+            reset=reset,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            ensure_all_finite=False,
+            ensure_min_samples=2 if reset else 1,
+        )
+        return check_finite(rows)
+
+    def _check_parameters(self, n_features: int) -> None:
+        k = self.n_components
+        if isinstance(k, bool) or not isinstance(k, int | np.integer):
+            msg = f"n_components must be an integer; got {k!r}. Pass a number like 20."
+            raise ValueError(msg)  # noqa: TRY004 - scikit-learn's convention
+        if not 1 <= k <= n_features:
+            msg = (
+                f"n_components must be between 1 and n_features={n_features}; "
+                f"got {k}. Choose a value in that range."
+            )
+            raise ValueError(msg)
+        if self.solver != "dual_ascent":
+            msg = f"solver must be 'dual_ascent'; got {self.solver!r}. Use that one."
+            raise ValueError(msg)
+        _check_positive("max_iter", self.max_iter, integral=True)
+        _check_positive("time_limit", self.time_limit, integral=False)
+        check_random_state(self.random_state)
+
+    def _solve(self, points: Points, pairs: PairSet) -> SolveResult:
+        if self.n_components >= points.n_dims:
+            return self._keep_everything(points, pairs)
+        if pairs.n_pairs > _LARGEST_DENSE:
+            msg = (
+                f"solver='dual_ascent' holds a weight per pair, at most "
+                f"{_LARGEST_DENSE:,}; got {pairs.n_pairs:,}. Fit a sample of the rows."
+            )
+            raise ValueError(msg)
+        options = {} if self.max_iter is None else {"max_iter": int(self.max_iter)}
+        return dual_ascent(
+            pose(points, pairs, int(self.n_components)),
+            time_limit=self.time_limit,
+            monitor=_line_printer(type(self).__name__) if self.verbose else None,
+            **options,
+        )
+
+    def _keep_everything(self, points: Points, pairs: PairSet) -> SolveResult:
+        """Answer the question that is none: every direction fits."""
+        if self.n_components > points.n_dims:
+            msg = (
+                f"The points span only {points.n_dims} dimensions, so that "
+                f"n_components={self.n_components} loses nothing (distortion 0); "
+                f"n_components={points.n_dims} would do."
+            )
+            warnings.warn(msg, UserWarning, stacklevel=4)
+        first = np.flatnonzero(points.first_copy != points.first_copy[0])[:1]
+        pair = (
+            np.column_stack([np.zeros_like(first), first])
+            if pairs.listed is None
+            else pairs.listed[:1]
+        )
+        return SolveResult(
+            basis=np.eye(points.n_dims),
+            pairs=pair,
+            weights=np.ones(1),
+            status=Status.OPTIMAL,
+            history=(),
+        )
+
+    def _adopt(self, certificate: Certificate) -> None:
+        self.certificate_ = certificate
+        self.components_ = certificate.components
+        self.distortion_ = certificate.distortion
+        self.lower_bound_ = certificate.lower_bound
+        self.worst_pairs_ = certificate.worst_pairs
+        self.n_components_ = certificate.n_components
+        self.n_features_in_ = certificate.n_features
+
+    def _counts(self, kind: str) -> bool:
+        return isinstance(self.pairs, str) and self.pairs == kind
+
+    def _warn_of_copies(self, points: Points, pairs: PairSet) -> None:
+        msg = (
+            f"{points.n_copies} points repeat another exactly; {pairs.n_identical} "
+            "pairs of identical points have no direction and do not count."
+        )
+        warnings.warn(msg, DuplicatePointsWarning, stacklevel=3)
+
+    def _warn_of_status(self) -> None:
+        msg = (
+            f"Stopped early ({self.status_}) at distortion {self.distortion_:.4f}, "
+            f"lower bound {self.lower_bound_:.4f}; both hold. {self.status_.advice}"
+        )
+        warnings.warn(msg, ConvergenceWarning, stacklevel=3)
+
+
+@single_blas_thread
+def _shipped_components(
+    points: Points, basis: Array, rows: Rows, k: int
+) -> NDArray[np.float64] | NDArray[np.float32]:
+    """Return the rows that users get: canonical order and signs, data's precision."""
+    projected = points.coordinates @ basis
+    _, order = np.linalg.eigh(projected.T @ projected)
+    columns = points.frame.lift(basis @ order[:, ::-1])
+    if columns.shape[1] < k:
+        columns = _completed(columns, k)
+    return contraction(canonical_signs(columns.T), rows.dtype)
+
+
+def _completed(columns: Array, k: int) -> Array:
+    """Return ``k`` orthonormal columns that begin with the given ones."""
+    n_features, have = columns.shape
+    # The axes least covered by the columns are far from dependent on them.
+    covered = np.einsum("ij,ij->i", columns, columns)
+    axes = np.argsort(covered, kind="stable")[: k - have]
+    extra = np.zeros((n_features, k - have))
+    extra[axes, np.arange(k - have)] = 1.0
+    for _ in range(2):
+        extra -= columns @ (columns.T @ extra)
+    return np.hstack([columns, orthonormal(extra)])
+
+
+def _check_positive(name: str, value: float | None, *, integral: bool) -> None:
+    if value is None:
+        return
+    kind: Any = (int, np.integer) if integral else (int, float, np.number)
+    what = "a whole number" if integral else "a number of seconds"
+    if isinstance(value, bool) or not isinstance(value, kind) or not value > 0:
+        msg = f"{name} must be {what} above 0, or None; got {value!r}. Use None."
+        raise ValueError(msg)
+
+
+def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return constructor parameters as JSON can say them."""
+    plain: dict[str, Any] = {}
+    for name, value in parameters.items():
+        if isinstance(value, np.generic):
+            plain[name] = value.item()
+        elif value is None or isinstance(value, bool | int | float | str):
+            plain[name] = value
+        elif name == "pairs":
+            plain[name] = "all"  # The list itself is an array of the file.
+        else:
+            plain[name] = None
+    return plain
+
+
+def _line_printer(name: str) -> Monitor:
+    def write(step: Step) -> None:
+        sys.stderr.write(
+            f"[{name}] {step.iteration:4d}  distortion {step.distortion:.6f}  "
+            f"lower bound {step.lower_bound:.6f}  {step.seconds:8.2f} s\n"
+        )
+
+    return write
