@@ -30,7 +30,13 @@ from isoproj.exceptions import DuplicatePointsWarning, FormatError
 from isoproj.pairs import PairSet, prepare_pairs
 from isoproj.points import Points
 from isoproj.problem import pose
-from isoproj.solvers.base import Monitor, SolveResult, Status, Step
+from isoproj.solvers.base import (
+    Monitor,
+    SolveResult,
+    Status,
+    Step,
+    current_monitor,
+)
 from isoproj.solvers.dual_ascent import dual_ascent
 
 __all__ = ["NearIsometricProjection"]
@@ -358,7 +364,9 @@ class NearIsometricProjection(
         return dual_ascent(
             pose(points, pairs, int(self.n_components)),
             time_limit=self.time_limit,
-            monitor=_line_printer(type(self).__name__) if self.verbose else None,
+            monitor=_line_printer(type(self).__name__)
+            if self.verbose
+            else current_monitor(),
             **options,
         )
 

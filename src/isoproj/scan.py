@@ -33,7 +33,7 @@ _SETTLE = 2048
 # Below this many pairs float64 throughout costs less than it is worth to avoid.
 _SMALL = 2_000_000
 # Pairs whose squared distance is below this many error bounds are settled exactly.
-_CLOSE = 64.0
+_CLOSE = 16.0
 
 Block = NDArray[Any]
 Progress = Callable[[int, int], None]
@@ -236,11 +236,11 @@ class _Tally:
                 self.gainers.add(-losses, pairs)
 
     def add_spread(self, ratios: Block) -> None:
-        """Add a two-dimensional block of kept shares to histogram and mean."""
+        """Add a two-dimensional block of kept shares, which is used up."""
         total = float(ratios.sum(axis=1).sum(dtype=np.float64))
-        scaled = np.multiply(ratios, ratios.dtype.type(N_BINS / self.top))
-        np.clip(scaled, 0, N_BINS - 1, out=scaled)
-        counts = np.bincount(scaled.astype(np.uint16).ravel(), minlength=N_BINS)
+        ratios *= ratios.dtype.type(N_BINS / self.top)
+        np.clip(ratios, 0, N_BINS - 1, out=ratios)
+        counts = np.bincount(ratios.astype(np.uint16).ravel(), minlength=N_BINS)
         with self.lock:
             self.counts += counts
             self.ratio_sums.append(total)
@@ -293,17 +293,16 @@ class _Factor:
         # 4 haze (|a| + |b|) + 4 haze^2, split by the mean inequality.
         return _Factor(right, error, blur + (8.0 / error + 4.0) * haze**2)
 
-    def errors(self, rows: slice, columns: slice) -> Block:
-        """Return the bound on the error of every squared distance of a block."""
-        norms = self.norms[rows][:, None] + self.norms[columns]
-        norms *= norms.dtype.type(self.error)
-        norms += norms.dtype.type(self.offset)
-        return np.asarray(norms)
+    def row_errors(self, rows: slice, columns: slice) -> Block:
+        """Return, for every row of a block, a bound on the error of its entries."""
+        return np.asarray(
+            self.error * (self.norms[rows] + self.norms[columns].max()) + self.offset
+        )
 
-    def largest_error(self, rows: slice, columns: slice) -> float:
-        """Return a bound on every entry of ``errors``."""
-        norms = float(self.norms[rows].max()) + float(self.norms[columns].max())
-        return self.error * norms + self.offset
+    def errors(self, pairs: Indices) -> Array:
+        """Return the bound on the error of the squared distance of each pair."""
+        norms = self.norms[pairs].sum(axis=1, dtype=np.float64)
+        return np.asarray(self.error * norms + self.offset)
 
     @property
     def norms(self) -> Block:
@@ -352,13 +351,16 @@ class _AllPairsWalk:
         """Visit every pair (i, j), j > i, with i in the stripe."""
         rows = slice(start, min(start + _BLOCK_ROWS, self.points.n_points))
         lefts = tuple(factor.left(rows) for factor in self.factors)
+        # Fresh megabytes for every block would cost as much as looking at them.
+        space = np.empty((2, _BLOCK_ROWS * _BLOCK_COLUMNS), lefts[0].dtype)
         for first in range(start, self.points.n_points, _BLOCK_COLUMNS):
             columns = slice(first, min(first + _BLOCK_COLUMNS, self.points.n_points))
-            if not self._visit(rows, columns, self.factors, lefts):
+            if not self._visit(rows, columns, self.factors, lefts, space):
                 # Too many close pairs for float32: this block again in float64.
                 factors = self._float64_factors()
                 again = tuple(factor.left(rows) for factor in factors)
-                self._visit(rows, columns, factors, again)
+                wide = np.empty(space.shape)
+                self._visit(rows, columns, factors, again, wide)
 
     def _float64_factors(self) -> tuple[_Factor, _Factor]:
         with self.lock:
@@ -372,31 +374,31 @@ class _AllPairsWalk:
         columns: slice,
         factors: tuple[_Factor, _Factor],
         lefts: tuple[Block, ...],
+        space: Block,
     ) -> bool:
         """Add one block to the tally; False if another precision must do it."""
-        total = lefts[0] @ factors[0].right[columns].T
+        shape = (rows.stop - rows.start, columns.stop - columns.start)
+        total, ratios = space[:, : shape[0] * shape[1]].reshape(2, *shape)
+        np.matmul(lefts[0], factors[0].right[columns].T, out=total)
         absent = self._absent(rows, columns)
-        close = self._close(total, rows, columns, factors[0])
-        if close is not None:
-            if absent is not None:
-                close &= ~absent
-            n_close = int(np.count_nonzero(close))
-            if factors is not self.exact_factors and n_close > total.size // 64:
-                return False
-            self._settle(np.argwhere(close) + _corner(rows, columns))
-            absent = close if absent is None else absent | close
-        ratios = lefts[1] @ factors[1].right[columns].T
         if absent is not None:
-            total[absent] = 1.0
+            total[absent] = np.inf
+        close = self._close(total, rows, columns, factors[0])
+        if close.shape[0]:
+            if factors is not self.exact_factors and close.shape[0] > total.size // 64:
+                return False
+            self._settle(close + _corner(rows, columns))
+            if absent is None:
+                absent = np.zeros(total.shape, dtype=bool)
+            absent[close[:, 0], close[:, 1]] = True
+            total[absent] = np.inf
+        np.matmul(lefts[1], factors[1].right[columns].T, out=ratios)
         np.divide(ratios, total, out=ratios)
-        if absent is None:
-            self.tally.add_spread(ratios)
-        else:
-            self.tally.add_spread(ratios[~absent][None, :])
         for sign in (1.0, -1.0) if self.tally.may_stretch else (1.0,):
             if absent is not None:
                 ratios[absent] = sign * np.inf
             self._lead(sign, ratios, total, rows, columns, factors)
+        self.tally.add_spread(ratios if absent is None else ratios[~absent][None, :])
         return True
 
     def _absent(self, rows: slice, columns: slice) -> Block | None:
@@ -412,14 +414,15 @@ class _AllPairsWalk:
         return absent
 
     @staticmethod
-    def _close(
-        total: Block, rows: slice, columns: slice, factor: _Factor
-    ) -> Block | None:
-        """Return which squared distances drown in the rounding error, if any."""
-        if float(total.min()) > _CLOSE * factor.largest_error(rows, columns):
-            return None
-        close: Block = total <= _CLOSE * factor.errors(rows, columns)
-        return close
+    def _close(total: Block, rows: slice, columns: slice, factor: _Factor) -> Indices:
+        """Return the entries whose squared distance drowns in rounding error."""
+        limits = _CLOSE * factor.row_errors(rows, columns)
+        suspects = np.flatnonzero(total.min(axis=1) <= limits)
+        near, far = factor.norms[rows][suspects], factor.norms[columns]
+        errors = factor.error * (near[:, None] + far) + factor.offset
+        entries = np.argwhere(total[suspects] <= _CLOSE * errors)
+        entries[:, 0] = suspects[entries[:, 0]]
+        return entries
 
     def _settle(self, pairs: Indices) -> None:
         for start in range(0, pairs.shape[0], _SETTLE):
@@ -438,26 +441,44 @@ class _AllPairsWalk:
     ) -> None:
         """Settle the entries that may be among the most shrunk (or stretched)."""
         leaders = self.tally.losers if sign > 0 else self.tally.gainers
-        extreme = float(ratios.min() if sign > 0 else -ratios.max())
         if leaders.floor == -math.inf:
             # Nothing to compare with yet: the block's own extremes set the bar.
             m = min(leaders.size, ratios.size)
             index = np.argpartition(sign * ratios, m - 1, axis=None)[:m]
             entries = np.column_stack(np.unravel_index(index, ratios.shape))
-            self._settle_leaders(entries, ratios, rows, columns)
+            finite = np.isfinite(ratios[entries[:, 0], entries[:, 1]])
+            self._settle_leaders(entries[finite] + _corner(rows, columns))
         lengths, maps = factors
-        worst = maps.largest_error(rows, columns)
-        worst += self.tally.top * lengths.largest_error(rows, columns)
-        slack = 1.1 * worst / float(total.min()) + 1e-6
-        bar = sign - leaders.floor + slack
-        if extreme > bar:
-            return
-        i, j = np.nonzero(sign * ratios <= bar)
-        kept = ratios[i, j].astype(np.float64)
-        error = lengths.errors(rows, columns)[i, j].astype(np.float64)
-        reach = maps.errors(rows, columns)[i, j] + np.abs(kept) * error
-        reach /= total[i, j] - error
-        reach += 4.0 * float(np.finfo(ratios.dtype).eps) * np.abs(kept)
+        reach = maps.row_errors(rows, columns)
+        reach += self.tally.top * lengths.row_errors(rows, columns)
+        bars = sign - leaders.floor + 1.1 * reach / total.min(axis=1) + 1e-6
+        extremes = ratios.min(axis=1) if sign > 0 else -ratios.max(axis=1)
+        suspects = np.flatnonzero(extremes <= bars)
+        entries = np.argwhere(sign * ratios[suspects] <= bars[suspects, None])
+        entries[:, 0] = suspects[entries[:, 0]]
+        i, j = entries.T
+        self._settle_best(
+            sign,
+            leaders,
+            entries + _corner(rows, columns),
+            ratios[i, j].astype(np.float64),
+            total[i, j].astype(np.float64),
+            factors,
+        )
+
+    def _settle_best(
+        self,
+        sign: float,
+        leaders: _Leaders,
+        pairs: Indices,
+        kept: Array,
+        lengths: Array,
+        factors: tuple[_Factor, _Factor],
+    ) -> None:
+        """Settle pairs, most promising first, until none left can lead."""
+        error = factors[0].errors(pairs)
+        reach = (factors[1].errors(pairs) + np.abs(kept) * error) / (lengths - error)
+        reach += 4.0 * float(np.finfo(factors[0].right.dtype).eps) * np.abs(kept)
         best = sign * (1.0 - kept) + reach
         order = np.argsort(-best)
         for start in range(0, order.size, _SETTLE):
@@ -465,13 +486,8 @@ class _AllPairsWalk:
             chunk = chunk[best[chunk] >= leaders.floor]
             if chunk.size == 0:
                 break
-            entries = np.column_stack([i[chunk], j[chunk]])
-            self._settle_leaders(entries, ratios, rows, columns)
+            self._settle_leaders(pairs[chunk])
 
-    def _settle_leaders(
-        self, entries: Indices, ratios: Block, rows: slice, columns: slice
-    ) -> None:
-        finite = np.isfinite(ratios[entries[:, 0], entries[:, 1]])
-        pairs = entries[finite] + _corner(rows, columns)
+    def _settle_leaders(self, pairs: Indices) -> None:
         losses = exact_losses(self.points, pairs, self.components)
         self.tally.add_leaders(pairs, losses)

@@ -5,12 +5,22 @@ from __future__ import annotations
 import enum
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from isoproj._spectral import Array, Indices
 
-__all__ = ["Clock", "Monitor", "SolveResult", "Status", "Step"]
+__all__ = [
+    "Clock",
+    "Monitor",
+    "SolveResult",
+    "Status",
+    "Step",
+    "current_monitor",
+    "watching",
+]
 
 
 class Status(enum.StrEnum):
@@ -65,6 +75,46 @@ class Step:
 
 
 Monitor = Callable[[Step], None]
+_watcher: ContextVar[Monitor | None] = ContextVar("watcher", default=None)
+
+
+@contextmanager
+def watching(monitor: Monitor) -> Iterator[None]:
+    """Have every solve inside the context report its steps to ``monitor``.
+
+    Parameters
+    ----------
+    monitor : callable
+        Called with every ``Step``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj import NearIsometricProjection
+    >>> from isoproj.solvers.base import watching
+    >>> steps = []
+    >>> with watching(steps.append):
+    ...     model = NearIsometricProjection(n_components=1, max_iter=3).fit(np.eye(3))
+    >>> len(steps) > 0
+    True
+    """
+    token = _watcher.set(monitor)
+    try:
+        yield
+    finally:
+        _watcher.reset(token)
+
+
+def current_monitor() -> Monitor | None:
+    """Return the monitor of the innermost ``watching`` context, if any.
+
+    Examples
+    --------
+    >>> from isoproj.solvers.base import current_monitor
+    >>> current_monitor() is None
+    True
+    """
+    return _watcher.get()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
