@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from isoproj.auditing import AuditResult, audit
     from isoproj.certificate import Certificate
     from isoproj.certify import verify
-    from isoproj.estimator import NearIsometricProjection
+    from isoproj.estimators.near_isometric import NearIsometricProjection
 
 __all__ = [
     "AuditResult",
@@ -28,7 +28,7 @@ __all__ = [
 _HOMES = {
     "AuditResult": "isoproj.auditing",
     "Certificate": "isoproj.certificate",
-    "NearIsometricProjection": "isoproj.estimator",
+    "NearIsometricProjection": "isoproj.estimators.near_isometric",
     "audit": "isoproj.auditing",
     "verify": "isoproj.certify",
 }

@@ -14,7 +14,7 @@ from sklearn.decomposition import PCA
 
 from isoproj._spectral import Array, orthonormal
 from isoproj.auditing import AuditResult, audit
-from isoproj.estimator import NearIsometricProjection
+from isoproj.estimators.near_isometric import NearIsometricProjection
 from isoproj.exceptions import DuplicatePointsWarning
 from isoproj.solvers.base import Step, watching
 

@@ -1,42 +1,32 @@
-"""scikit-learn transformers; the mathematics is elsewhere."""
+"""The transformer whose worst pair loses least."""
 
 from __future__ import annotations
 
 import os
-import sys
 import warnings
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import (
-    BaseEstimator,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-)
+from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from isoproj._container import read_container, write_container
-from isoproj._spectral import Array, canonical_signs, contraction, orthonormal
-from isoproj._threads import single_blas_thread
-from isoproj._validation import Rows, check_finite
-from isoproj.auditing import audit
+from isoproj._validation import Rows
 from isoproj.certificate import Certificate
 from isoproj.certify import certify
+from isoproj.estimators.base import (
+    LinearProjection,
+    check_positive,
+    monitor_of,
+    shipped_components,
+)
 from isoproj.exceptions import DuplicatePointsWarning, FormatError
 from isoproj.pairs import PairSet, prepare_pairs
 from isoproj.points import Points
 from isoproj.problem import pose
-from isoproj.solvers.base import (
-    Monitor,
-    SolveResult,
-    Status,
-    Step,
-    current_monitor,
-)
+from isoproj.solvers.base import SolveResult, Status
 from isoproj.solvers.dual_ascent import dual_ascent
 
 __all__ = ["NearIsometricProjection"]
@@ -45,9 +35,7 @@ __all__ = ["NearIsometricProjection"]
 _LARGEST_DENSE = 20_000_000
 
 
-class NearIsometricProjection(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
-):
+class NearIsometricProjection(LinearProjection):
     """Orthogonal projection whose worst pair of points loses least, with proof.
 
     ``fit`` looks for the projection to ``n_components`` dimensions that minimises the
@@ -113,9 +101,6 @@ class NearIsometricProjection(
     """
 
     certificate_: Certificate
-    components_: NDArray[Any]
-    n_features_in_: int
-    feature_names_in_: NDArray[Any]
 
     def __init__(
         self,
@@ -162,7 +147,7 @@ class NearIsometricProjection(
         if pairs.n_identical:
             self._warn_of_copies(points, pairs)
         result = self._solve(points, pairs)
-        components = _shipped_components(points, result.basis, rows, self.n_components)
+        components = shipped_components(points, result.basis, rows, self.n_components)
         certificate = certify(
             points,
             pairs,
@@ -179,69 +164,6 @@ class NearIsometricProjection(
         if result.status.advice:
             self._warn_of_status()
         return self
-
-    def transform(self, X: ArrayLike | Rows) -> NDArray[Any]:
-        """Project: ``X @ components_.T``, nothing else.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Points with the features seen in ``fit``.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_components_)
-            Their projections.
-        """
-        check_is_fitted(self)
-        rows = self._validated(X, reset=False)
-        projected: NDArray[Any] = safe_sparse_dot(
-            rows, self.components_.T, dense_output=True
-        )
-        return projected
-
-    def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
-        """Return the points of the learnt subspace with the given coordinates.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_components_)
-            Projected points.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features_in_)
-            ``X @ components_``.
-        """
-        check_is_fitted(self)
-        projected: NDArray[Any] = check_array(X, dtype=[np.float64, np.float32])
-        if projected.shape[1] != self.components_.shape[0]:
-            msg = (
-                f"X must have n_components_={self.components_.shape[0]} columns; got "
-                f"{projected.shape[1]}. Pass what transform returned."
-            )
-            raise ValueError(msg)
-        return np.asarray(projected @ self.components_)
-
-    def score(self, X: ArrayLike | Rows, y: object = None) -> float:  # noqa: ARG002
-        """Return minus the distortion of the worst pair in ``X``; larger is better.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Any points, seen in ``fit`` or not.
-        y : Ignored
-            Present for the scikit-learn convention.
-
-        Returns
-        -------
-        float
-            At most 0, exact over all pairs of ``X``.
-        """
-        check_is_fitted(self)
-        rows = self._validated(X, reset=False)
-        pairs = "directions" if self._counts("directions") else "all"
-        return -audit(rows, self.components_, pairs=pairs, n_worst=1).distortion
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to one file, without pickle, whole or not at all.
@@ -311,28 +233,6 @@ class NearIsometricProjection(
         model._adopt(certificate)
         return model
 
-    def __sklearn_tags__(self) -> Any:  # noqa: ANN401 - scikit-learn's own type
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.components_.shape[0])
-
-    def _validated(self, X: ArrayLike | Rows, *, reset: bool) -> Rows:
-        rows = validate_data(
-            self,
-            X,
-            reset=reset,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            ensure_all_finite=False,
-            ensure_min_samples=2 if reset else 1,
-        )
-        return check_finite(rows)
-
     def _check_parameters(self, n_features: int) -> None:
         k = self.n_components
         if isinstance(k, bool) or not isinstance(k, int | np.integer):
@@ -347,8 +247,8 @@ class NearIsometricProjection(
         if self.solver != "dual_ascent":
             msg = f"solver must be 'dual_ascent'; got {self.solver!r}. Use that one."
             raise ValueError(msg)
-        _check_positive("max_iter", self.max_iter, integral=True)
-        _check_positive("time_limit", self.time_limit, integral=False)
+        check_positive("max_iter", self.max_iter, integral=True)
+        check_positive("time_limit", self.time_limit, integral=False)
         check_random_state(self.random_state)
 
     def _solve(self, points: Points, pairs: PairSet) -> SolveResult:
@@ -364,9 +264,7 @@ class NearIsometricProjection(
         return dual_ascent(
             pose(points, pairs, int(self.n_components)),
             time_limit=self.time_limit,
-            monitor=_line_printer(type(self).__name__)
-            if self.verbose
-            else current_monitor(),
+            monitor=monitor_of(type(self).__name__, self.verbose),
             **options,
         )
 
@@ -402,9 +300,6 @@ class NearIsometricProjection(
         self.n_components_ = certificate.n_components
         self.n_features_in_ = certificate.n_features
 
-    def _counts(self, kind: str) -> bool:
-        return isinstance(self.pairs, str) and self.pairs == kind
-
     def _warn_of_copies(self, points: Points, pairs: PairSet) -> None:
         msg = (
             f"{points.n_copies} points repeat another exactly; {pairs.n_identical} "
@@ -420,42 +315,6 @@ class NearIsometricProjection(
         warnings.warn(msg, ConvergenceWarning, stacklevel=3)
 
 
-@single_blas_thread
-def _shipped_components(
-    points: Points, basis: Array, rows: Rows, k: int
-) -> NDArray[np.float64] | NDArray[np.float32]:
-    """Return the rows that users get: canonical order and signs, data's precision."""
-    projected = points.coordinates @ basis
-    _, order = np.linalg.eigh(projected.T @ projected)
-    columns = points.frame.lift(basis @ order[:, ::-1])
-    if columns.shape[1] < k:
-        columns = _completed(columns, k)
-    return contraction(canonical_signs(columns.T), rows.dtype)
-
-
-def _completed(columns: Array, k: int) -> Array:
-    """Return ``k`` orthonormal columns that begin with the given ones."""
-    n_features, have = columns.shape
-    # The axes least covered by the columns are far from dependent on them.
-    covered = np.einsum("ij,ij->i", columns, columns)
-    axes = np.argsort(covered, kind="stable")[: k - have]
-    extra = np.zeros((n_features, k - have))
-    extra[axes, np.arange(k - have)] = 1.0
-    for _ in range(2):
-        extra -= columns @ (columns.T @ extra)
-    return np.hstack([columns, orthonormal(extra)])
-
-
-def _check_positive(name: str, value: float | None, *, integral: bool) -> None:
-    if value is None:
-        return
-    kind: Any = (int, np.integer) if integral else (int, float, np.number)
-    what = "a whole number" if integral else "a number of seconds"
-    if isinstance(value, bool) or not isinstance(value, kind) or not value > 0:
-        msg = f"{name} must be {what} above 0, or None; got {value!r}. Use None."
-        raise ValueError(msg)
-
-
 def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
     """Return constructor parameters as JSON can say them."""
     plain: dict[str, Any] = {}
@@ -469,13 +328,3 @@ def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
         else:
             plain[name] = None
     return plain
-
-
-def _line_printer(name: str) -> Monitor:
-    def write(step: Step) -> None:
-        sys.stderr.write(
-            f"[{name}] {step.iteration:4d}  distortion {step.distortion:.6f}  "
-            f"lower bound {step.lower_bound:.6f}  {step.seconds:8.2f} s\n"
-        )
-
-    return write

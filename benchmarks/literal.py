@@ -1,0 +1,119 @@
+"""The paper as printed, slowly: explicit directions, plain NumPy, nothing of isoproj.
+
+Everything works on a matrix of unit directions, one a row. It exists to be agreed
+with and to be beaten. Where the paper's text has a slip (the index ``rho`` in its
+Algorithm 2), the formula it cites is used.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = [
+    "LiteralRun",
+    "algorithm_1",
+    "algorithm_2",
+    "directions_of",
+    "distortion",
+    "dual_value",
+    "moment",
+    "step_size",
+    "top_eigenvectors",
+]
+
+
+def directions_of(points):
+    """Return ``(u_i - u_j) / |u_i - u_j|`` for all i < j, identical points left out."""
+    i, j = np.triu_indices(points.shape[0], 1)
+    gaps = points[i] - points[j]
+    lengths = np.sqrt((gaps**2).sum(axis=1))
+    keep = lengths > 0.0
+    return gaps[keep] / lengths[keep, None]
+
+
+def moment(directions, weights):
+    """Return ``M(w) = sum w_l x_l x_l^T``."""
+    return directions.T @ (weights[:, None] * directions)
+
+
+def top_eigenvectors(matrix, k):
+    """Return the k largest eigenvalues and their eigenvectors, largest first."""
+    values, vectors = np.linalg.eigh(matrix)
+    return values[::-1][:k], vectors[:, ::-1][:, :k]
+
+
+def dual_value(directions, weights, k):
+    """Return ``g(w)``, one minus the sum of the k largest eigenvalues of ``M(w)``."""
+    return 1.0 - top_eigenvectors(moment(directions, weights), k)[0].sum()
+
+
+def distortion(directions, basis):
+    """Return ``eps(V) = max 1 - |V^T x_l|^2``."""
+    return 1.0 - ((directions @ basis) ** 2).sum(axis=1).min()
+
+
+def step_size(n, n_steps):
+    """Return the paper's ``eta = sqrt(2) / sqrt(n T)``."""
+    return math.sqrt(2.0) / math.sqrt(n * n_steps)
+
+
+def algorithm_2(values):
+    """Return the nearest point of the probability simplex, line by line."""
+    descending = sorted(values.tolist(), reverse=True)
+    total, alpha = 0.0, 0.0
+    for j, value in enumerate(descending, start=1):
+        total += value
+        if value + (1.0 - total) / j > 0.0:
+            alpha = (1.0 - total) / j
+    return np.maximum(values + alpha, 0.0)
+
+
+@dataclass(frozen=True)
+class LiteralRun:
+    """What Algorithm 1 did.
+
+    ``history`` holds (eps, g) for w_0 ... w_T, ``basis`` the answer, ``distortion`` its
+    eps, ``chose_average`` whether the average iterate won, ``best_dual`` the greatest
+    g among the iterates and their average, ``iterates`` the weights w_0 ... w_T.
+    """
+
+    basis: np.ndarray
+    weights: np.ndarray
+    distortion: float
+    best_dual: float
+    chose_average: bool
+    history: list[tuple[float, float]]
+    iterates: list[np.ndarray]
+
+
+def algorithm_1(directions, k, n_steps=120, eta=None):
+    """Run projected supergradient ascent on the dual as the paper prints it."""
+    n = directions.shape[0]
+    eta = step_size(n, n_steps) if eta is None else eta
+    weights = np.full(n, 1.0 / n)
+    iterates, bases, history = [], [], []
+    for _ in range(n_steps + 1):
+        values, basis = top_eigenvectors(moment(directions, weights), k)
+        retained = ((directions @ basis) ** 2).sum(axis=1)
+        iterates.append(weights)
+        bases.append(basis)
+        history.append((1.0 - retained.min(), 1.0 - values.sum()))
+        weights = algorithm_2(weights - eta * retained)
+    best = min(range(n_steps + 1), key=lambda t: history[t][0])
+    average = sum(iterates[1:]) / n_steps
+    values, basis = top_eigenvectors(moment(directions, average), k)
+    average_distortion = distortion(directions, basis)
+    average_dual = 1.0 - values.sum()
+    chose_average = average_distortion < history[best][0]
+    return LiteralRun(
+        basis=basis if chose_average else bases[best],
+        weights=average if chose_average else iterates[best],
+        distortion=min(average_distortion, history[best][0]),
+        best_dual=max(average_dual, *(g for _, g in history)),
+        chose_average=chose_average,
+        history=history,
+        iterates=iterates,
+    )

@@ -1,0 +1,1 @@
+"""scikit-learn transformers; the mathematics is elsewhere."""

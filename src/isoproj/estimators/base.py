@@ -1,0 +1,180 @@
+"""What every linear projection of ours shares: the scikit-learn contract."""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+)
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from isoproj._spectral import Array, canonical_signs, contraction, orthonormal
+from isoproj._threads import single_blas_thread
+from isoproj._validation import Rows, check_finite
+from isoproj.auditing import audit
+from isoproj.points import Points
+from isoproj.solvers.base import Monitor, Step, current_monitor
+
+__all__ = ["LinearProjection", "check_positive", "monitor_of", "shipped_components"]
+
+
+class LinearProjection(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC
+):
+    """A linear map to fewer dimensions; subclasses decide which one ``fit`` finds."""
+
+    components_: NDArray[Any]
+    n_features_in_: int
+    feature_names_in_: NDArray[Any]
+
+    @abstractmethod
+    def fit(self, X: ArrayLike | Rows, y: object = None) -> Self:
+        """Learn ``components_``."""
+
+    def transform(self, X: ArrayLike | Rows) -> NDArray[Any]:
+        """Project: ``X @ components_.T``, nothing else.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Points with the features seen in ``fit``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components_)
+            Their projections.
+        """
+        check_is_fitted(self)
+        rows = self._validated(X, reset=False)
+        projected: NDArray[Any] = safe_sparse_dot(
+            rows, self.components_.T, dense_output=True
+        )
+        return projected
+
+    def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
+        """Return the points of the learnt subspace with the given coordinates.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_components_)
+            Projected points.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features_in_)
+            ``X @ components_``.
+        """
+        check_is_fitted(self)
+        projected: NDArray[Any] = check_array(X, dtype=[np.float64, np.float32])
+        if projected.shape[1] != self.components_.shape[0]:
+            msg = (
+                f"X must have n_components_={self.components_.shape[0]} columns; got "
+                f"{projected.shape[1]}. Pass what transform returned."
+            )
+            raise ValueError(msg)
+        return np.asarray(projected @ self.components_)
+
+    def score(self, X: ArrayLike | Rows, y: object = None) -> float:  # noqa: ARG002
+        """Return minus the distortion of the worst pair in ``X``; larger is better.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Any points, seen in ``fit`` or not.
+        y : Ignored
+            Present for the scikit-learn convention.
+
+        Returns
+        -------
+        float
+            At most 0, exact over all pairs of ``X``.
+        """
+        check_is_fitted(self)
+        rows = self._validated(X, reset=False)
+        directions = isinstance(getattr(self, "pairs", None), str) and (
+            self.pairs == "directions"
+        )
+        pairs = "directions" if directions else "all"
+        return -audit(rows, self.components_, pairs=pairs, n_worst=1).distortion
+
+    def __sklearn_tags__(self) -> Any:  # noqa: ANN401 - scikit-learn's own type
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.components_.shape[0])
+
+    def _validated(self, X: ArrayLike | Rows, *, reset: bool) -> Rows:
+        rows = validate_data(
+            self,
+            X,
+            reset=reset,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            ensure_all_finite=False,
+            ensure_min_samples=2 if reset else 1,
+        )
+        return check_finite(rows)
+
+
+@single_blas_thread
+def shipped_components(
+    points: Points, basis: Array, rows: Rows, k: int
+) -> NDArray[np.float64] | NDArray[np.float32]:
+    """Return the rows that users get: canonical order and signs, data's precision."""
+    projected = points.coordinates @ basis
+    _, order = np.linalg.eigh(projected.T @ projected)
+    columns = points.frame.lift(basis @ order[:, ::-1])
+    if columns.shape[1] < k:
+        columns = _completed(columns, k)
+    return contraction(canonical_signs(columns.T), rows.dtype)
+
+
+def _completed(columns: Array, k: int) -> Array:
+    """Return ``k`` orthonormal columns that begin with the given ones."""
+    n_features, have = columns.shape
+    # The axes least covered by the columns are far from dependent on them.
+    covered = np.einsum("ij,ij->i", columns, columns)
+    axes = np.argsort(covered, kind="stable")[: k - have]
+    extra = np.zeros((n_features, k - have))
+    extra[axes, np.arange(k - have)] = 1.0
+    for _ in range(2):
+        extra -= columns @ (columns.T @ extra)
+    return np.hstack([columns, orthonormal(extra)])
+
+
+def check_positive(name: str, value: float | None, *, integral: bool) -> None:
+    """Raise unless an optional limit is None or a positive number."""
+    if value is None:
+        return
+    kind: Any = (int, np.integer) if integral else (int, float, np.number)
+    what = "a whole number" if integral else "a number of seconds"
+    if isinstance(value, bool) or not isinstance(value, kind) or not value > 0:
+        msg = f"{name} must be {what} above 0, or None; got {value!r}. Use None."
+        raise ValueError(msg)
+
+
+def monitor_of(name: str, verbose: int) -> Monitor | None:
+    """Return who is told of every step: standard error, a watcher, or nobody."""
+    return _line_printer(name) if verbose else current_monitor()
+
+
+def _line_printer(name: str) -> Monitor:
+    def write(step: Step) -> None:
+        sys.stderr.write(
+            f"[{name}] {step.iteration:4d}  distortion {step.distortion:.6f}  "
+            f"lower bound {step.lower_bound:.6f}  {step.seconds:8.2f} s\n"
+        )
+
+    return write
