@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from typing import Any, Self
@@ -13,7 +14,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from isoproj._container import read_container, write_container
-from isoproj._validation import Rows
+from isoproj._spectral import Array, Indices
+from isoproj._validation import Rows, check_map
 from isoproj.certificate import Certificate
 from isoproj.certify import certify
 from isoproj.estimators.base import (
@@ -28,6 +30,7 @@ from isoproj.points import Points
 from isoproj.problem import pose
 from isoproj.solvers.base import SolveResult, Status
 from isoproj.solvers.dual_ascent import dual_ascent
+from isoproj.solvers.minimax import minimax
 
 __all__ = ["NearIsometricProjection"]
 
@@ -48,17 +51,31 @@ class NearIsometricProjection(LinearProjection):
     ----------
     n_components : int, default=2
         Number of dimensions to keep.
-    solver : {"dual_ascent"}, default="dual_ascent"
-        ``"dual_ascent"`` is Algorithm 1 of Sheth, Garg and Dasgupta.
+    solver : {"minimax", "dual_ascent"}, default="minimax"
+        ``"minimax"`` solves both sides: the relaxation for the bound, local search
+        for the projection. ``"dual_ascent"`` is Algorithm 1 of Sheth, Garg and
+        Dasgupta.
     pairs : {"all", "directions"} or array-like of shape (n_pairs, 2), default="all"
         Which pairs count: every pair of rows, the pairs listed, or (``"directions"``)
         every row as a direction of its own.
+    tol : float, default=1e-3
+        Relative gap between relaxed value and lower bound at which ``"minimax"`` is
+        content with the bound.
+    n_restarts : int or None, default=None
+        Random starts of the local search of ``"minimax"`` besides its own; None means
+        a few where they are cheap.
+    warm_start : bool, default=False
+        Whether ``"minimax"`` also starts from the projection of the last ``fit``, be it
+        to another number of dimensions or on other rows.
+    init : array-like of shape (m, n_features) or None, default=None
+        Rows to start from too, for example another method's components.
     max_iter : int or None, default=None
         Most iterations; None means the solver's own default (120 for the paper's).
     time_limit : float or None, default=None
         Seconds after which the best certified answer so far is returned.
     random_state : int, RandomState instance or None, default=None
-        For the solvers that draw random numbers; ``"dual_ascent"`` draws none.
+        Decides the samples and random starts of ``"minimax"``; ``"dual_ascent"`` draws
+        none.
     verbose : int, default=0
         1 writes a line per iteration to standard error.
 
@@ -106,8 +123,12 @@ class NearIsometricProjection(LinearProjection):
         self,
         n_components: int = 2,
         *,
-        solver: str = "dual_ascent",
+        solver: str = "minimax",
         pairs: str | ArrayLike = "all",
+        tol: float = 1e-3,
+        n_restarts: int | None = None,
+        warm_start: bool = False,
+        init: ArrayLike | None = None,
         max_iter: int | None = None,
         time_limit: float | None = None,
         random_state: int | np.random.RandomState | None = None,
@@ -116,6 +137,10 @@ class NearIsometricProjection(LinearProjection):
         self.n_components = n_components
         self.solver = solver
         self.pairs = pairs
+        self.tol = tol
+        self.n_restarts = n_restarts
+        self.warm_start = warm_start
+        self.init = init
         self.max_iter = max_iter
         self.time_limit = time_limit
         self.random_state = random_state
@@ -141,12 +166,13 @@ class NearIsometricProjection(LinearProjection):
         ValueError
             If the data or a parameter is unusable; the message says how to mend it.
         """
+        last = getattr(self, "certificate_", None) if self.warm_start else None
         rows = self._validated(X, reset=True)
         self._check_parameters(rows.shape[1])
         points, pairs = prepare_pairs(rows, self.pairs, rotate=True)
         if pairs.n_identical:
             self._warn_of_copies(points, pairs)
-        result = self._solve(points, pairs)
+        result = self._solve(points, pairs, last)
         components = shipped_components(points, result.basis, rows, self.n_components)
         certificate = certify(
             points,
@@ -244,29 +270,71 @@ class NearIsometricProjection(LinearProjection):
                 f"got {k}. Choose a value in that range."
             )
             raise ValueError(msg)
-        if self.solver != "dual_ascent":
-            msg = f"solver must be 'dual_ascent'; got {self.solver!r}. Use that one."
+        if self.solver not in ("minimax", "dual_ascent"):
+            msg = (
+                "solver must be 'minimax' or 'dual_ascent'; "
+                f"got {self.solver!r}. Use 'minimax'."
+            )
+            raise ValueError(msg)
+        if not 0.0 < self.tol < math.inf:
+            msg = f"tol must be a number above 0; got {self.tol!r}. Use 1e-3."
+            raise ValueError(msg)
+        if self.n_restarts is not None and (
+            not isinstance(self.n_restarts, int | np.integer) or self.n_restarts < 0
+        ):
+            msg = (
+                "n_restarts must be a whole number, 0 or more, or None; "
+                f"got {self.n_restarts!r}. Use None."
+            )
             raise ValueError(msg)
         check_positive("max_iter", self.max_iter, integral=True)
         check_positive("time_limit", self.time_limit, integral=False)
         check_random_state(self.random_state)
 
-    def _solve(self, points: Points, pairs: PairSet) -> SolveResult:
+    def _solve(
+        self, points: Points, pairs: PairSet, last: Certificate | None
+    ) -> SolveResult:
         if self.n_components >= points.n_dims:
             return self._keep_everything(points, pairs)
+        options: dict[str, Any] = {
+            "time_limit": self.time_limit,
+            "monitor": monitor_of(type(self).__name__, self.verbose),
+        }
+        if self.max_iter is not None:
+            options["max_iter"] = int(self.max_iter)
+        if self.solver == "minimax":
+            random = check_random_state(self.random_state)
+            return minimax(
+                points,
+                pairs,
+                int(self.n_components),
+                tol=float(self.tol),
+                n_restarts=self.n_restarts,
+                start=self._start(points, last),
+                known_pairs=_still_pairs(points, last),
+                seed=int(random.randint(2**31 - 1)),
+                **options,
+            )
         if pairs.n_pairs > _LARGEST_DENSE:
             msg = (
                 f"solver='dual_ascent' holds a weight per pair, at most "
                 f"{_LARGEST_DENSE:,}; got {pairs.n_pairs:,}. Fit a sample of the rows."
             )
             raise ValueError(msg)
-        options = {} if self.max_iter is None else {"max_iter": int(self.max_iter)}
-        return dual_ascent(
-            pose(points, pairs, int(self.n_components)),
-            time_limit=self.time_limit,
-            monitor=monitor_of(type(self).__name__, self.verbose),
-            **options,
-        )
+        return dual_ascent(pose(points, pairs, int(self.n_components)), **options)
+
+    def _start(self, points: Points, last: Certificate | None) -> Array | None:
+        """Return the basis to start from besides the solver's own, if any."""
+        rows = [] if last is None else [last.components.astype(np.float64)]
+        if self.init is not None:
+            rows.append(check_map(self.init, points.rows.shape[1]))
+        rows = [row for row in rows if row.shape[1] == points.rows.shape[1]]
+        if not rows:
+            return None
+        k = int(self.n_components)
+        inside = points.frame.coordinates_of(np.vstack(rows).T)
+        # Directions of widest spread make up the number where rows are too few.
+        return np.hstack([inside, np.eye(points.n_dims, k)])[:, :k]
 
     def _keep_everything(self, points: Points, pairs: PairSet) -> SolveResult:
         """Answer the question that is none: every direction fits."""
@@ -313,6 +381,16 @@ class NearIsometricProjection(LinearProjection):
             f"lower bound {self.lower_bound_:.4f}; both hold. {self.status_.advice}"
         )
         warnings.warn(msg, ConvergenceWarning, stacklevel=3)
+
+
+def _still_pairs(points: Points, last: Certificate | None) -> Indices | None:
+    """Return the pairs that mattered last time and still are pairs."""
+    if last is None:
+        return None
+    pairs = last.weighted_pairs
+    pairs = pairs[(pairs < points.n_points).all(axis=1)]
+    first = points.first_copy[pairs]
+    return np.asarray(pairs[first[:, 0] != first[:, 1]])
 
 
 def _plain(parameters: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,283 @@
+"""Find the pairs that a map keeps least of, again and again, for solvers.
+
+Squared distances of the points never change while a solver runs, so their inverses are
+kept, in blocks, as long as they fit a memory budget; a search then costs one product of
+the width of the map. Answers are accurate to the product's rounding (float32 beyond two
+million pairs): good enough to choose what to work on. The last word on any basis is the
+exact scan of ``isoproj.scan``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isoproj._spectral import Array, Indices
+from isoproj._threads import n_threads, one_blas_thread, threaded_map
+from isoproj.pairs import PairSet
+from isoproj.points import Points, squared_lengths
+
+__all__ = ["PairSearch", "Weakest"]
+
+_BLOCK = 512
+_CHUNK = 65_536
+_SMALL = 2_000_000
+# Pairs closer than this share of their norms are measured by their difference.
+_CLOSE = {np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-12}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Weakest:
+    """The pairs that a map keeps least of.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (m,)
+        ``i * n_points + j`` for each pair.
+    retained : ndarray of shape (m,)
+        Share of squared length kept, least first.
+    """
+
+    codes: Indices
+    retained: Array
+
+
+class PairSearch:
+    """All pairs that count, ready to be searched under one map after another.
+
+    Parameters
+    ----------
+    points : Points
+        Geometry in span coordinates.
+    pairs : PairSet
+        The pairs.
+    memory_limit : float
+        Bytes that kept distances may take.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj.pairs import prepare_pairs
+    >>> from isoproj.search import PairSearch
+    >>> points, pairs = prepare_pairs(np.eye(3), rotate=True)
+    >>> found = PairSearch(points, pairs).weakest(np.eye(2), level=0.0)
+    >>> round(float(found.retained[0]), 12)
+    1.0
+    """
+
+    def __init__(
+        self, points: Points, pairs: PairSet, *, memory_limit: float = 2e9
+    ) -> None:
+        self.points = points
+        self.pairs = pairs
+        self.n_pairs = pairs.n_pairs
+        self.coordinates = points.coordinates
+        small = pairs.n_pairs <= _SMALL
+        self._dtype = np.dtype(np.float64 if small else np.float32)
+        self._extra = np.empty((0, 2), dtype=np.intp)
+        self._kept: list[NDArray[Any]] | None = None
+        if pairs.listed is not None:
+            self._extra = pairs.listed
+        else:
+            self._walked: NDArray[Any] = self.coordinates.astype(self._dtype)
+            self._starts = range(0, points.n_points, _BLOCK)
+            with one_blas_thread():
+                self._prepare_blocks(
+                    pairs.n_pairs * self._dtype.itemsize < memory_limit
+                )
+        self._extra_inverse = _inverse_squares(self.coordinates, self._extra)
+
+    def decode(self, codes: Indices) -> Indices:
+        """Return point numbers, shape (m, 2), of pair codes."""
+        return np.column_stack(np.divmod(codes, self.points.n_points))
+
+    def directions(self, codes: Indices) -> Array:
+        """Return the unit directions of pairs, shape (m, n_dims)."""
+        pairs = self.decode(codes)
+        gaps = self.coordinates[pairs[:, 0]] - self.coordinates[pairs[:, 1]]
+        lengths = np.sqrt(squared_lengths(gaps))
+        gaps /= np.where(lengths > 0.0, lengths, 1.0)[:, None]
+        return gaps
+
+    def sample(self, count: int, rng: np.random.Generator) -> Indices:
+        """Return codes of about ``count`` random pairs, all where there are fewer."""
+        n = self.points.n_points
+        if self.pairs.listed is not None:
+            listed = self.pairs.listed
+            rows = rng.permutation(listed.shape[0])[:count]
+            return np.asarray(listed[rows, 0] * n + listed[rows, 1])
+        if n * (n - 1) // 2 <= count:
+            i, j = np.triu_indices(n, 1)
+        else:
+            i, j = np.sort(rng.integers(n, size=(2, count)), axis=0)
+        first = self.points.first_copy
+        distinct = first[i] != first[j]
+        return np.unique(i[distinct] * n + j[distinct])
+
+    def weakest(self, factor: Array, level: float, most: int = 20_000) -> Weakest:
+        """Return the pairs of which at most ``level`` is kept, and the weakest anyway.
+
+        Parameters
+        ----------
+        factor : ndarray of shape (n_dims, s)
+            ``|factor.T x|^2`` is what is kept of direction ``x``.
+        level : float
+            Share below which pairs are wanted.
+        most : int
+            Largest number of pairs to return, weakest first.
+
+        Returns
+        -------
+        Weakest
+            At least one pair.
+        """
+        with one_blas_thread():
+            mapped = self.coordinates @ factor
+            parts = []
+            if self._extra.shape[0]:
+                parts.append(self._among_extra(mapped, level))
+            if self.pairs.listed is None:
+                parts += self._among_blocks(mapped.astype(self._dtype), level)
+        codes = np.concatenate([part[0] for part in parts])
+        retained = np.concatenate([part[1] for part in parts])
+        if retained.size > most:
+            keep = np.argpartition(retained, most)[:most]
+            codes, retained = codes[keep], retained[keep]
+        order = np.lexsort((codes, retained))
+        least = retained[order] <= max(level, float(retained.min()))
+        return Weakest(codes[order][least], retained[order][least])
+
+    def lowest(self, factor: Array, count: int) -> Weakest:
+        """Return about ``count`` of the pairs that are kept least of.
+
+        The share below which they lie is estimated from a sample.
+
+        Parameters
+        ----------
+        factor : ndarray of shape (n_dims, s)
+            ``|factor.T x|^2`` is what is kept of direction ``x``.
+        count : int
+            How many pairs are wanted.
+
+        Returns
+        -------
+        Weakest
+            At least one pair, at most ``count``.
+        """
+        codes = self.sample(20_000, np.random.default_rng(0))
+        mapped = self.coordinates @ factor
+        pairs = self.decode(codes)
+        kept = _squares(mapped, pairs) * _inverse_squares(self.coordinates, pairs)
+        share = min(1.0, 1.5 * count / self.n_pairs)
+        level = float(np.quantile(kept, share))
+        return self.weakest(factor, level, most=count)
+
+    def _among_extra(self, mapped: Array, level: float) -> tuple[Indices, Array]:
+        """Measure listed and close pairs by their differences."""
+        retained = _squares(mapped, self._extra) * self._extra_inverse
+        rows = _low_rows(retained, level)
+        codes = self._extra[rows] @ np.array([self.points.n_points, 1])
+        return codes, retained[rows]
+
+    def _among_blocks(
+        self, mapped: NDArray[Any], level: float
+    ) -> list[tuple[Indices, Array]]:
+        norms = np.einsum("ij,ij->i", mapped, mapped)
+
+        def visit(number: int) -> tuple[Indices, Array]:
+            start = self._starts[number]
+            ratios = _squared_distances(mapped, norms, start)
+            kept = self._kept
+            ratios *= self._inverse_block(start) if kept is None else kept[number]
+            return self._low_entries(ratios, start, level)
+
+        return list(threaded_map(visit, range(len(self._starts)), n_threads()))
+
+    def _low_entries(
+        self, ratios: NDArray[Any], start: int, level: float
+    ) -> tuple[Indices, Array]:
+        flat = np.flatnonzero(ratios <= ratios.dtype.type(level))
+        if flat.size == 0:
+            # NaN marks what is no pair; fmin passes over it.
+            least = np.fmin.reduce(ratios, axis=None)
+            flat = np.flatnonzero(ratios == least)[:1]
+        i, j = np.divmod(flat, ratios.shape[1])
+        codes = (i + start) * self.points.n_points + j + start
+        return codes, ratios.ravel()[flat].astype(np.float64)
+
+    def _prepare_blocks(self, keep: bool) -> None:
+        """Find close pairs, and keep inverse squared distances if they fit."""
+        close: list[Indices] = []
+
+        def visit(start: int) -> NDArray[Any] | None:
+            inverse, near = self._measured_block(start)
+            close.append(near)
+            return inverse if keep else None
+
+        blocks = list(threaded_map(visit, self._starts, n_threads()))
+        self._kept = [block for block in blocks if block is not None] if keep else None
+        self._extra = np.concatenate(close)
+        order = np.lexsort((self._extra[:, 1], self._extra[:, 0]))
+        self._extra = self._extra[order]
+
+    def _inverse_block(self, start: int) -> NDArray[Any]:
+        return self._measured_block(start)[0]
+
+    def _measured_block(self, start: int) -> tuple[NDArray[Any], Indices]:
+        """Return inverse squared distances, NaN where close or no pair, and the close.
+
+        Rows are points ``start:start+_BLOCK``, columns ``start:``.
+        """
+        norms = np.einsum("ij,ij->i", self._walked, self._walked)
+        table = _squared_distances(self._walked, norms, start)
+        height = table.shape[0]
+        limits = norms[start:] + norms[start : start + height, None]
+        limits *= self._dtype.type(_CLOSE[self._dtype])
+        close = table <= limits
+        corner = np.tri(height, dtype=bool)
+        close[:, :height] &= ~corner
+        near = np.argwhere(close) + start
+        table[close] = np.nan
+        table[:, :height][corner] = np.nan
+        first = self.points.first_copy
+        distinct = first[near[:, 0]] != first[near[:, 1]]
+        return np.reciprocal(table, out=table), near[distinct]
+
+
+def _low_rows(retained: Array, level: float) -> Indices:
+    rows = np.flatnonzero(retained <= level)
+    return rows if rows.size else np.array([int(retained.argmin())])
+
+
+def _squared_distances(
+    rows: NDArray[Any], norms: NDArray[Any], start: int
+) -> NDArray[Any]:
+    """Return squared distances of points ``start:start+_BLOCK`` to ``start:``."""
+    block = rows[start : start + _BLOCK]
+    table = block @ rows[start:].T
+    table *= table.dtype.type(-2.0)
+    table += norms[start : start + block.shape[0], None]
+    table += norms[start:]
+    return np.asarray(table)
+
+
+def _squares(mapped: Array, pairs: Indices) -> Array:
+    squares = np.empty(pairs.shape[0])
+    for start in range(0, pairs.shape[0], _CHUNK):
+        chunk = pairs[start : start + _CHUNK]
+        squares[start : start + _CHUNK] = squared_lengths(
+            mapped[chunk[:, 0]] - mapped[chunk[:, 1]]
+        )
+    return squares
+
+
+def _inverse_squares(coordinates: Array, pairs: Indices) -> Array:
+    """Return inverse squared distances; infinity (never weakest) where rounded away."""
+    squares = _squares(coordinates, pairs)
+    return np.where(
+        squares > 0.0, 1.0 / np.where(squares > 0.0, squares, 1.0), math.inf
+    )

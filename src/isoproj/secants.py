@@ -1,0 +1,121 @@
+"""Unit directions of a working set of pairs, applied without being formed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from isoproj._spectral import Array, Indices
+from isoproj._validation import Rows
+from isoproj.points import squared_lengths
+
+__all__ = ["Secants"]
+
+Real = NDArray[Any]
+
+
+class Secants:
+    """The matrix of unit directions ``x_l``, one a row, as incidence times points.
+
+    A working set has more pairs than points, so that ``E V = B (U V)`` with the sparse
+    incidence matrix ``B`` costs a fraction of a product with ``E`` itself.
+
+    Parameters
+    ----------
+    coordinates : ndarray of shape (n_points, n_dims)
+        Points in their span.
+    pairs : ndarray of shape (m, 2)
+        Pairs of distinct points.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj.secants import Secants
+    >>> points = np.array([[0.0, 0.0], [3.0, 4.0]])
+    >>> Secants(points, np.array([[1, 0]])).images(np.eye(2)).round(9).tolist()
+    [[0.6, 0.8]]
+    """
+
+    def __init__(self, coordinates: Array, pairs: Indices) -> None:
+        squares = np.concatenate(
+            [
+                squared_lengths(coordinates[chunk[:, 0]] - coordinates[chunk[:, 1]])
+                for chunk in np.array_split(pairs, 1 + pairs.shape[0] // 8192)
+            ]
+        )
+        inverse = 1.0 / np.sqrt(np.where(squares > 0.0, squares, np.inf))
+        self._set(coordinates, pairs, inverse)
+
+    def _set(self, coordinates: Real, pairs: Indices, inverse: Real) -> None:
+        self.coordinates = coordinates
+        self.pairs = pairs
+        self.inverse = inverse
+        seen = np.zeros(coordinates.shape[0], dtype=bool)
+        seen[pairs] = True
+        n_seen = int(seen.sum())
+        self._rows: Real
+        self._incidence: Rows
+        if pairs.shape[0] < n_seen:
+            self._rows, self._incidence = self.explicit(), None
+            return
+        label = np.cumsum(seen) - 1
+        self._rows = coordinates if n_seen == seen.size else coordinates[seen]
+        m = pairs.shape[0]
+        self._incidence = scipy.sparse.csr_array(
+            (
+                np.column_stack([inverse, -inverse]).ravel(),
+                label[pairs].ravel(),
+                np.arange(0, 2 * m + 1, 2),
+            ),
+            shape=(m, n_seen),
+        )
+
+    def __len__(self) -> int:
+        return int(self.pairs.shape[0])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Working precision."""
+        return self.coordinates.dtype
+
+    def explicit(self, index: Indices | None = None) -> Real:
+        """Return the directions at ``index`` (all by default) as rows."""
+        pairs = self.pairs if index is None else self.pairs[index]
+        inverse = self.inverse if index is None else self.inverse[index]
+        gaps = self.coordinates[pairs[:, 0]] - self.coordinates[pairs[:, 1]]
+        gaps *= inverse[:, None]
+        return np.asarray(gaps)
+
+    def images(self, basis: Real) -> Real:
+        """Return ``x^T V`` for every direction, shape (m, k)."""
+        mapped = self._rows @ basis
+        return np.asarray(
+            mapped if self._incidence is None else self._incidence @ mapped
+        )
+
+    def pull(self, coefficients: Real) -> Real:
+        """Return ``sum_l x_l c_l``, shape (n_dims, k), for rows ``c_l``."""
+        if self._incidence is not None:
+            coefficients = self._incidence.T @ coefficients
+        return np.asarray(self._rows.T @ coefficients)
+
+    def take(self, index: Indices) -> Secants:
+        """Return the directions at ``index`` alone."""
+        return self._derived(self.coordinates, self.pairs[index], self.inverse[index])
+
+    def astype(self, dtype: type[np.floating[Any]]) -> Secants:
+        """Return the same directions in another precision."""
+        if self.dtype == dtype:
+            return self
+        return self._derived(
+            self.coordinates.astype(dtype), self.pairs, self.inverse.astype(dtype)
+        )
+
+    @staticmethod
+    def _derived(coordinates: Real, pairs: Indices, inverse: Real) -> Secants:
+        fresh = Secants.__new__(Secants)
+        fresh._set(coordinates, pairs, inverse)
+        return fresh

@@ -1,0 +1,348 @@
+"""The default solver: both sides of the minimax problem, each by its own method.
+
+Lower side: the fantope relaxation by an interior-point method over all pairs
+(``solvers.relaxation``); its dual weights are the certificate. Upper side: from the
+rounding of the relaxation's matrix, descent on the Grassmannian at falling temperature
+(``solvers.grassmann``) on a working set of pairs that grows by searches of all pairs
+until the worst pair overall is inside; then sequential quadratic programming on the
+tight pairs (``solvers.tight``), which removes what smoothing left.
+
+The relaxation is convex, so its gap goes to zero with work (``tol``). The gap between
+basis and bound may stay open: the relaxation is not always tight, and local search
+promises a local optimum only.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from isoproj._spectral import Array, Indices, orthonormal
+from isoproj._threads import single_blas_thread
+from isoproj.pairs import PairSet
+from isoproj.points import Points
+from isoproj.search import PairSearch
+from isoproj.secants import Secants
+from isoproj.solvers.base import Clock, Monitor, SolveResult, Status, Step
+from isoproj.solvers.grassmann import descend, losses
+from isoproj.solvers.relaxation import Relaxation, solve_relaxation
+from isoproj.solvers.tight import finish
+
+__all__ = ["minimax"]
+
+_TEMPERATURES = (0.05, 0.02, 0.008, 0.003, 0.001, 0.0003, 0.0001)
+# Temperatures above these run loosely, and in single precision.
+_HOT = 0.002
+_SINGLE = 0.0005
+# Few enough pairs to restart on, and dimensions at which the relaxation is loose.
+_FEW = 20_000
+_LOOSE = 7
+# A scan may find a pair this much worse than the working set's worst.
+_EXCESS = 1e-5
+
+
+class _Stopped(Exception):  # noqa: N818 - a signal between our own functions
+    """Time or rounds are used up; the best so far is the answer."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+@dataclass(slots=True, eq=False)
+class _Progress:
+    """The best of both sides so far, told to whoever watches, within limits."""
+
+    clock: Clock
+    max_iter: int
+    monitor: Monitor | None
+    basis: Array
+    codes: Indices
+    weights: Array
+    distortion: float = math.inf
+    lower: float = 0.0
+    relaxed: float = math.inf
+    history: list[Step] = field(default_factory=list)
+
+    def see_basis(self, basis: Array, distortion: float) -> None:
+        if distortion < self.distortion:
+            self.basis, self.distortion = basis, distortion
+
+    def see_relaxation(self, relaxation: Relaxation) -> None:
+        if relaxation.lower > self.lower:
+            self.lower = relaxation.lower
+            self.codes, self.weights = relaxation.codes, relaxation.weights
+        self.relaxed = min(self.relaxed, relaxation.relaxed)
+
+    def tell(self, n_working: int) -> None:
+        """Record a round; stop when a limit has passed."""
+        step = Step(
+            iteration=len(self.history),
+            distortion=self.distortion,
+            lower_bound=self.lower,
+            seconds=self.clock.seconds,
+            relaxed=self.relaxed,
+            n_working=n_working,
+        )
+        self.history.append(step)
+        if self.monitor is not None:
+            self.monitor(step)
+        if self.clock.is_over:
+            raise _Stopped(Status.TIME_LIMIT)
+        if len(self.history) >= self.max_iter:
+            raise _Stopped(Status.MAX_ITER)
+
+
+@dataclass(slots=True, eq=False)
+class _WorkingSet:
+    """The pairs that local search sees."""
+
+    search: PairSearch
+    codes: Indices
+    limit: int
+    secants: Secants = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._settle()
+
+    def _settle(self) -> None:
+        pairs = self.search.decode(self.codes)
+        self.secants = Secants(self.search.coordinates, pairs)
+
+    def worst(self, basis: Array) -> float:
+        return float(losses(self.secants.images(basis)).max())
+
+    def grow(self, basis: Array, slack: float, count: int) -> tuple[float, float]:
+        """Add pairs worse than the worst one known, less ``slack``.
+
+        Returns
+        -------
+        excess : float
+            How much the worst pair overall exceeds the worst one known before.
+        distortion : float
+            Of the basis over all pairs.
+        """
+        known = losses(self.secants.images(basis))
+        worst = float(known.max())
+        found = self.search.weakest(basis, 1.0 - worst + slack, most=8 * count)
+        overall = max(worst, 1.0 - float(found.retained[0]))
+        fresh = ~np.isin(found.codes, self.codes)
+        codes = _spread(found.codes[fresh], self.search.points.n_points, count)
+        if codes.size:
+            kept = self.codes
+            if kept.size + codes.size > self.limit:
+                kept = kept[
+                    np.argsort(-known, kind="stable")[: self.limit - codes.size]
+                ]
+            self.codes = np.concatenate([kept, codes])
+            self._settle()
+        return overall - worst, overall
+
+
+def _spread(codes: Indices, n_points: int, count: int) -> Indices:
+    """Return at most ``count`` codes, first ones first, no point leading too many."""
+    cap = 2 + 8 * count // n_points
+    leader = codes // n_points
+    order = np.argsort(leader, kind="stable")
+    sorted_leader = leader[order]
+    rank = np.arange(codes.size) - np.searchsorted(sorted_leader, sorted_leader)
+    allowed = np.zeros(codes.size, dtype=bool)
+    allowed[order[rank < cap]] = True
+    return codes[allowed][:count]
+
+
+@single_blas_thread
+def minimax(
+    points: Points,
+    pairs: PairSet,
+    k: int,
+    *,
+    tol: float = 1e-3,
+    max_iter: int = 200,
+    time_limit: float | None = None,
+    n_restarts: int | None = None,
+    start: Array | None = None,
+    known_pairs: Indices | None = None,
+    seed: int = 0,
+    monitor: Monitor | None = None,
+) -> SolveResult:
+    """Find a basis and dual weights whose values are close together.
+
+    Parameters
+    ----------
+    points : Points
+        Geometry in span coordinates.
+    pairs : PairSet
+        The pairs that count.
+    k : int
+        Target dimension, below ``points.n_dims``.
+    tol : float
+        Relative solver gap (relaxed value over lower bound, minus 1) to reach.
+    max_iter : int
+        Most rounds.
+    time_limit : float or None
+        Seconds after which to stop with the best so far.
+    n_restarts : int or None
+        Further random starts of the local search; None means a few where they are
+        cheap and the relaxation is loose (few pairs, small ``k``).
+    start : ndarray of shape (n_dims, k) or None
+        A basis to start from besides the relaxation's.
+    known_pairs : ndarray of shape (m, 2) or None
+        Pairs that mattered in an earlier solve.
+    seed : int
+        Of the samples and random starts.
+    monitor : callable or None
+        Called with every ``Step``.
+
+    Returns
+    -------
+    SolveResult
+        ``OPTIMAL`` if the two sides meet, ``CONVERGED`` if the solver gap closed and
+        local search ended, else the limit that stopped it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj.pairs import prepare_pairs
+    >>> from isoproj.solvers.minimax import minimax
+    >>> points, pairs = prepare_pairs(np.eye(6), rotate=True)
+    >>> result = minimax(points, pairs, 2)
+    >>> bool(result.history[-1].distortion >= result.history[-1].lower_bound)
+    True
+    """
+    clock = Clock(time_limit)
+    search = PairSearch(points, pairs)
+    rng = np.random.default_rng(seed)
+    principal = np.eye(points.n_dims, k)
+    codes = search.sample(1000, rng)
+    progress = _Progress(
+        clock=clock,
+        max_iter=max_iter,
+        monitor=monitor,
+        basis=principal,
+        codes=codes,
+        weights=np.full(codes.size, 1.0 / codes.size),
+    )
+    try:
+        relaxation = _solve_lower(search, k, tol, progress)
+        codes = relaxation.codes
+        if known_pairs is not None:
+            known = np.sort(known_pairs, axis=1) @ np.array([points.n_points, 1])
+            codes = np.union1d(codes, known)
+        if n_restarts is None:
+            n_restarts = 4 if search.n_pairs <= _FEW and k <= _LOOSE else 0
+        starts = [_rounded(relaxation, k)]
+        starts += [] if start is None else [orthonormal(start)]
+        starts += [principal] if n_restarts else []
+        for _ in range(n_restarts):
+            starts.append(orthonormal(rng.standard_normal((points.n_dims, k))))
+        _solve_upper(search, starts, codes, progress, rng)
+        status = _final_status(progress, tol)
+    except _Stopped as stop:
+        status = stop.status
+    except KeyboardInterrupt:
+        status = Status.INTERRUPTED
+    return SolveResult(
+        basis=progress.basis,
+        pairs=search.decode(progress.codes),
+        weights=progress.weights,
+        status=status,
+        history=tuple(progress.history),
+    )
+
+
+def _final_status(progress: _Progress, tol: float) -> Status:
+    if progress.distortion <= progress.lower * (1.0 + 1e-6) + 1e-9:
+        return Status.OPTIMAL
+    if progress.relaxed <= progress.lower * (1.0 + tol) + 1e-9:
+        return Status.CONVERGED
+    return Status.MAX_ITER
+
+
+def _solve_lower(
+    search: PairSearch, k: int, tol: float, progress: _Progress
+) -> Relaxation:
+    relaxation = solve_relaxation(
+        search, k, tol=tol, callback=lambda *_: progress.clock.is_over
+    )
+    progress.see_relaxation(relaxation)
+    basis = _rounded(relaxation, k)
+    weakest = search.weakest(basis, 0.0)
+    progress.see_basis(basis, 1.0 - float(weakest.retained[0]))
+    progress.tell(relaxation.codes.size)
+    return relaxation
+
+
+def _rounded(relaxation: Relaxation, k: int) -> Array:
+    """Return the top eigenvectors of the relaxed matrix."""
+    left = np.linalg.svd(relaxation.factor, full_matrices=False)[0]
+    if left.shape[1] < k:
+        return orthonormal(np.hstack([left, np.eye(left.shape[0], k - left.shape[1])]))
+    return left[:, :k]
+
+
+def _solve_upper(
+    search: PairSearch,
+    starts: list[Array],
+    codes: Indices,
+    progress: _Progress,
+    rng: np.random.Generator,
+) -> None:
+    """Search from every start, then polish the best to a local optimum of the max."""
+    k = starts[0].shape[1]
+    # A product costs its rows times k, and small k leave more pairs near the worst.
+    count = min(4000, max(1000, 20_000 // k))
+    lowest = search.lowest(starts[0], count // 2).codes
+    sample = search.sample(count // 2, rng)
+    # The bad pairs of one basis alone would mislead the hot stages, whose smoothed
+    # maximum is close to an average over all pairs.
+    first = np.unique(np.concatenate([codes, lowest, sample]))
+    known = _WorkingSet(search, first, limit=max(8000, 4 * count))
+    for start in starts:
+        _anneal(known, start, count, progress)
+    _polish(known, progress.basis, count, progress)
+
+
+def _anneal(known: _WorkingSet, basis: Array, count: int, progress: _Progress) -> None:
+    """Cool down, and at each temperature grow the set until it holds the worst."""
+    worst = math.inf
+    for temperature in _TEMPERATURES:
+        for _ in range(6):
+            moved = _cooled(known.secants, basis, temperature)
+            excess, overall = known.grow(moved, 2.0 * temperature + 0.005, count)
+            progress.see_basis(moved, overall)
+            # Blind to the pairs just added, a cold move may be a step back.
+            if excess < temperature or overall < worst or temperature > 0.01:
+                basis, worst = moved, overall
+            progress.tell(known.codes.size)
+            if excess < temperature:
+                break
+
+
+def _cooled(secants: Secants, basis: Array, temperature: float) -> Array:
+    hot = temperature > _HOT
+    moved = descend(
+        secants.astype(np.float32) if temperature > _SINGLE else secants,
+        basis,
+        temperature,
+        max_iter=40 if hot else 100,
+        tolerance=0.01 if hot else 0.002,
+    )
+    return orthonormal(moved.astype(np.float64))
+
+
+def _polish(known: _WorkingSet, basis: Array, count: int, progress: _Progress) -> None:
+    """Alternate exact programmes on the tight pairs with searches of all pairs."""
+    for _ in range(8):
+        before = progress.distortion
+        moved = finish(known.secants, basis, max_iter=3)
+        excess, overall = known.grow(moved, 0.005, count)
+        progress.see_basis(moved, overall)
+        progress.tell(known.codes.size)
+        if excess <= _EXCESS and overall > before - 1e-5:
+            break
+        basis = progress.basis
+        if excess > _EXCESS:
+            basis = _cooled(known.secants, moved, _TEMPERATURES[-1])
