@@ -14,10 +14,11 @@ from isoproj._spectral import Array, Indices
 __all__ = [
     "Rows",
     "as_dense",
-    "check_finite",
     "check_map",
     "check_pair_list",
     "check_points",
+    "check_real",
+    "checked_rows",
     "is_sparse",
 ]
 
@@ -51,6 +52,29 @@ def as_dense(block: Rows) -> NDArray[Any]:
     return np.asarray(block.toarray() if is_sparse(block) else block)
 
 
+def check_real(data: ArrayLike | Rows) -> None:
+    """Raise if the data are complex numbers.
+
+    Raises
+    ------
+    ValueError
+        If so.
+
+    Examples
+    --------
+    >>> from isoproj._validation import check_real
+    >>> check_real([[1.0, 2.0]])
+    """
+    kind = getattr(data, "dtype", None)
+    plain = isinstance(data, list | tuple) and np.iscomplexobj(data)
+    if plain or getattr(kind, "kind", "") == "c":
+        msg = (
+            "Complex data not supported: X must hold real numbers; got "
+            f"{kind or 'complex entries'}. Pass real and imaginary parts as columns."
+        )
+        raise ValueError(msg)
+
+
 def check_points(data: ArrayLike | Rows) -> Rows:
     """Return ``data`` as float rows, dense or CSR, or say what is wrong with it.
 
@@ -76,6 +100,7 @@ def check_points(data: ArrayLike | Rows) -> Rows:
     >>> check_points([[1, 2], [3, 4]]).dtype
     dtype('float64')
     """
+    check_real(data)
     rows = check_array(
         data,
         accept_sparse="csr",
@@ -83,11 +108,11 @@ def check_points(data: ArrayLike | Rows) -> Rows:
         ensure_all_finite=False,
         ensure_min_samples=2,
     )
-    return check_finite(rows)
+    return checked_rows(rows)
 
 
-def check_finite(rows: Rows) -> Rows:
-    """Return ``rows`` unchanged, or name the first entry that is not finite.
+def checked_rows(rows: Rows) -> Rows:
+    """Return rows with each entry stored once, or name one that is not finite.
 
     Parameters
     ----------
@@ -97,7 +122,7 @@ def check_finite(rows: Rows) -> Rows:
     Returns
     -------
     ndarray or CSR array of shape (n_points, n_features)
-        The argument itself.
+        The argument itself, unless it is sparse with an entry stored in parts.
 
     Raises
     ------
@@ -107,12 +132,15 @@ def check_finite(rows: Rows) -> Rows:
     Examples
     --------
     >>> import numpy as np
-    >>> from isoproj._validation import check_finite
-    >>> check_finite(np.array([[1.0], [np.nan]]))
+    >>> from isoproj._validation import checked_rows
+    >>> checked_rows(np.array([[1.0], [np.nan]]))
     Traceback (most recent call last):
         ...
     ValueError: X must be finite; row 1, column 0 contains NaN. Drop or fill that row.
     """
+    if is_sparse(rows) and not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
     values = rows.data if is_sparse(rows) else rows
     # A finite sum proves every term finite and is one pass without a mask.
     with np.errstate(over="ignore", invalid="ignore"):
@@ -204,7 +232,14 @@ def check_pair_list(pairs: ArrayLike, n_points: int) -> Indices:
     >>> check_pair_list([[2, 0], [0, 2]], n_points=3).tolist()
     [[0, 2]]
     """
-    listed: NDArray[Any] = np.asarray(pairs)
+    try:
+        listed: NDArray[Any] = np.asarray(pairs)
+    except ValueError:
+        msg = (
+            "pairs must be an integer array of shape (n_pairs, 2); got rows of "
+            "different lengths. Pass two row numbers per pair."
+        )
+        raise ValueError(msg) from None
     if listed.size == 0:
         msg = (
             "pairs must name at least one pair of points; got an empty list. "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -182,10 +183,13 @@ class Certificate:
 
 def _fault_of(scalars: Header, tensors: Tensors) -> str:
     """Return what a stored certificate lacks, or an empty string."""
+    if not isinstance(scalars, Mapping):
+        return "a table of its numbers"
     for name, kinds in _SCALARS.items():
         if not isinstance(scalars.get(name), kinds):
             return f"the entry {name!r}"
-    if scalars.get("pair_kind") not in set(PairKind):
+    kind = scalars.get("pair_kind")
+    if not isinstance(kind, str) or kind not in set(PairKind):
         return "a known 'pair_kind'"
     for name, (kinds_, ndim) in _TENSORS.items():
         tensor = tensors.get(name)
@@ -195,6 +199,9 @@ def _fault_of(scalars: Header, tensors: Tensors) -> str:
             tensor.dtype.str[1:] not in kinds_ or tensor.ndim != ndim
         ):
             return f"{name!r} of type {kinds_[0]} with {ndim} axes"
+    for name in ("weighted_pairs", "worst_pairs", "listed_pairs"):
+        if name in tensors and tensors[name].shape[1] != 2:
+            return f"two columns in {name!r}"
     listed = tensors.get("listed_pairs") is not None
     if listed != (scalars["pair_kind"] == PairKind.LISTED):
         return "'listed_pairs' exactly when pairs are listed"

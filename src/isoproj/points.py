@@ -112,7 +112,7 @@ class Points:
     frame: Frame
     first_copy: Indices
     blur: float
-    _exponent: int = field(repr=False)
+    _huge: bool = field(repr=False)
 
     @staticmethod
     @single_blas_thread
@@ -165,7 +165,7 @@ class Points:
             frame=frame,
             first_copy=first_copies(rows),
             blur=blur,
-            _exponent=exponent,
+            _huge=exponent > 1000,
         )
 
     @property
@@ -203,7 +203,10 @@ class Points:
             Differences in float64, each times a power of two of its own.
         """
         sparse = is_sparse(self.rows)
-        left, right = self._scaled(pairs[:, 0]), self._scaled(pairs[:, 1])
+        left, right = (self.rows[p].astype(np.float64) for p in pairs.T)
+        if self._huge:
+            # Exact unless an entry is next to the smallest number there is.
+            left, right = left * 0.25, right * 0.25
         gaps = left - right
         size = abs(gaps).max(axis=1)
         size = size.toarray().ravel() if sparse else size
@@ -212,12 +215,6 @@ class Points:
             return scipy.sparse.csr_array(scipy.sparse.diags_array(factors) @ gaps)
         gaps *= factors[:, None]
         return gaps
-
-    def _scaled(self, index: Indices) -> Rows:
-        taken = self.rows[index].astype(np.float64)
-        if self._exponent:
-            _scale_in_place(taken, self._exponent)
-        return taken
 
 
 def squared_lengths(gaps: Rows) -> Array:

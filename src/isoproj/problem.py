@@ -12,11 +12,12 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 import scipy.sparse
+from numpy.typing import NDArray
 
 from isoproj._spectral import Array, Indices, top_eigenpairs
 from isoproj._validation import Rows
 from isoproj.pairs import PairSet
-from isoproj.points import Points
+from isoproj.points import Points, squared_lengths
 
 __all__ = ["Problem", "graph_moment", "pose"]
 
@@ -35,6 +36,9 @@ class Problem(ABC):
     n_components : int
         Target dimension, at most ``n_dims``.
     """
+
+    inverse_squares: Array
+    is_close: NDArray[np.bool_]
 
     def __init__(self, coordinates: Array, n_components: int) -> None:
         self.coordinates = coordinates
@@ -60,9 +64,18 @@ class Problem(ABC):
     def retained(self, basis: Array) -> Array:
         """Return ``|V^T x|^2`` for every pair, shape (n_pairs,)."""
 
-    @abstractmethod
     def moment(self, weights: Array) -> Array:
         """Return ``M(w)`` for weights of shape (n_pairs,)."""
+        index = np.flatnonzero(weights)
+        close = index[self.is_close[index]]
+        far = index[~self.is_close[index]]
+        conductances = weights[far] * self.inverse_squares[far]
+        moment = graph_moment(self.coordinates, self.pairs(far), conductances)
+        if close.size:
+            # A Laplacian would take the difference of two huge, nearly equal terms.
+            conductances = weights[close] * self.inverse_squares[close]
+            moment += _edge_moment(self.coordinates, self.pairs(close), conductances)
+        return moment
 
     def dual(self, weights: Array) -> tuple[float, Array]:
         """Return the dual value ``g(w)`` and the top eigenvectors of ``M(w)``.
@@ -124,6 +137,14 @@ def _squared_gaps(rows: Array, pairs: Indices) -> Array:
     return squares
 
 
+def _is_close(
+    coordinates: Array, i: Indices, j: Indices, squares: Array
+) -> NDArray[np.bool_]:
+    """Return which squared distances are small compared with the norms."""
+    norms = squared_lengths(coordinates)
+    return np.asarray(squares <= _CLOSE * (norms[i] + norms[j]))
+
+
 def _inverse(squares: Array) -> Array:
     # Rotation may round the gap of nearly identical points to nothing: such a pair
     # gets no weight from a solver, and the final scan judges it on the data itself.
@@ -136,7 +157,9 @@ class ListedPairsProblem(Problem):
     def __init__(self, coordinates: Array, listed: Indices, n_components: int) -> None:
         super().__init__(coordinates, n_components)
         self.listed = listed
-        self.inverse_squares = _inverse(_squared_gaps(coordinates, listed))
+        squares = _squared_gaps(coordinates, listed)
+        self.inverse_squares = _inverse(squares)
+        self.is_close = _is_close(coordinates, listed[:, 0], listed[:, 1], squares)
 
     @property
     def n_pairs(self) -> int:
@@ -153,12 +176,6 @@ class ListedPairsProblem(Problem):
             self.inverse_squares
         )
 
-    def moment(self, weights: Array) -> Array:
-        """Return the weighted second moment of the directions."""
-        index = np.flatnonzero(weights)
-        conductances = weights[index] * self.inverse_squares[index]
-        return graph_moment(self.coordinates, self.listed[index], conductances)
-
 
 class AllPairsProblem(Problem):
     """The problem over every pair; one weight per pair, so for thousands of points."""
@@ -172,8 +189,8 @@ class AllPairsProblem(Problem):
             rows, columns = rows[distinct], columns[distinct]
         self.flat = rows * points.n_points + columns
         squares = self._squares(self.coordinates)
-        norms = np.einsum("ij,ij->i", self.coordinates, self.coordinates)
-        self.close = np.flatnonzero(squares <= _CLOSE * (norms[rows] + norms[columns]))
+        self.is_close = _is_close(self.coordinates, rows, columns, squares)
+        self.close = np.flatnonzero(self.is_close)
         squares[self.close] = self._close_squares(self.coordinates)
         self.inverse_squares = _inverse(squares)
 
@@ -208,12 +225,6 @@ class AllPairsProblem(Problem):
         squares *= self.inverse_squares
         return squares
 
-    def moment(self, weights: Array) -> Array:
-        """Return the weighted second moment of the directions."""
-        index = np.flatnonzero(weights)
-        conductances = weights[index] * self.inverse_squares[index]
-        return graph_moment(self.coordinates, self.pairs(index), conductances)
-
 
 def graph_moment(coordinates: Array, pairs: Indices, conductances: Array) -> Array:
     """Return ``U^T L U`` for the Laplacian ``L`` of a weighted graph on the points.
@@ -245,8 +256,7 @@ def graph_moment(coordinates: Array, pairs: Indices, conductances: Array) -> Arr
     nodes = np.flatnonzero(seen)
     if pairs.shape[0] < nodes.size:
         # A forest-like graph: fewer edges than points, so take the edges as they are.
-        gaps = coordinates[pairs[:, 0]] - coordinates[pairs[:, 1]]
-        return np.asarray((gaps * conductances[:, None]).T @ gaps)
+        return _edge_moment(coordinates, pairs, conductances)
     label = np.cumsum(seen) - 1
     i, j = label[pairs[:, 0]], label[pairs[:, 1]]
     size = nodes.size
@@ -261,3 +271,13 @@ def graph_moment(coordinates: Array, pairs: Indices, conductances: Array) -> Arr
         adjacency = (upper + upper.T).tocsr()
     pulled = degrees[:, None] * rows - adjacency @ rows
     return np.asarray(rows.T @ pulled)
+
+
+def _edge_moment(coordinates: Array, pairs: Indices, conductances: Array) -> Array:
+    """Return the same sum edge by edge."""
+    total = np.zeros((coordinates.shape[1],) * 2)
+    for start in range(0, pairs.shape[0], _CHUNK):
+        chunk = pairs[start : start + _CHUNK]
+        gaps = coordinates[chunk[:, 0]] - coordinates[chunk[:, 1]]
+        total += (gaps * conductances[start : start + _CHUNK, None]).T @ gaps
+    return total

@@ -452,6 +452,8 @@ class _AllPairsWalk:
         reach = maps.row_errors(rows, columns)
         reach += self.tally.top * lengths.row_errors(rows, columns)
         bars = sign - leaders.floor + 1.1 * reach / total.min(axis=1) + 1e-6
+        # Infinite ratios mark what is no pair, and pass no finite bar.
+        bars = np.minimum(bars, np.finfo(ratios.dtype).max)
         extremes = ratios.min(axis=1) if sign > 0 else -ratios.max(axis=1)
         suspects = np.flatnonzero(extremes <= bars)
         entries = np.argwhere(sign * ratios[suspects] <= bars[suspects, None])

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from isoproj._spectral import Array, canonical_signs, contraction, orthonormal
 from isoproj._threads import single_blas_thread
-from isoproj._validation import Rows, check_finite
+from isoproj._validation import Rows, check_real, checked_rows
 from isoproj.auditing import audit
 from isoproj.points import Points
 from isoproj.solvers.base import Monitor, Step, current_monitor
@@ -116,6 +116,7 @@ class LinearProjection(
         return int(self.components_.shape[0])
 
     def _validated(self, X: ArrayLike | Rows, *, reset: bool) -> Rows:
+        check_real(X)
         rows = validate_data(
             self,
             X,
@@ -125,7 +126,7 @@ class LinearProjection(
             ensure_all_finite=False,
             ensure_min_samples=2 if reset else 1,
         )
-        return check_finite(rows)
+        return checked_rows(rows)
 
 
 @single_blas_thread
@@ -144,12 +145,11 @@ def shipped_components(
 def _completed(columns: Array, k: int) -> Array:
     """Return ``k`` orthonormal columns that begin with the given ones."""
     n_features, have = columns.shape
-    # The axes least covered by the columns are far from dependent on them.
-    covered = np.einsum("ij,ij->i", columns, columns)
-    axes = np.argsort(covered, kind="stable")[: k - have]
-    extra = np.zeros((n_features, k - have))
-    extra[axes, np.arange(k - have)] = 1.0
+    # Random directions are almost surely independent of the columns; twice is enough
+    # to be orthogonal to them to the last digit.
+    extra = np.random.default_rng(0).standard_normal((n_features, k - have))
     for _ in range(2):
+        extra = orthonormal(extra)
         extra -= columns @ (columns.T @ extra)
     return np.hstack([columns, orthonormal(extra)])
 

@@ -36,6 +36,8 @@ __all__ = ["NearIsometricProjection"]
 
 # One weight per pair beyond this is no longer a small working set.
 _LARGEST_DENSE = 20_000_000
+# A distortion below this is rounding.
+_NOTHING = 1e-9
 
 
 class NearIsometricProjection(LinearProjection):
@@ -185,6 +187,10 @@ class NearIsometricProjection(LinearProjection):
         )
         self._adopt(certificate)
         self.status_ = result.status
+        if certificate.distortion <= _NOTHING:
+            # Whatever the solver says: the scan has seen that nothing is lost.
+            self.status_ = Status.OPTIMAL
+            self._warn_of_room(points)
         self.history_ = result.history
         self.n_iter_ = result.history[-1].iteration if result.history else 0
         if result.status.advice:
@@ -276,11 +282,13 @@ class NearIsometricProjection(LinearProjection):
                 f"got {self.solver!r}. Use 'minimax'."
             )
             raise ValueError(msg)
-        if not 0.0 < self.tol < math.inf:
+        tol: object = self.tol
+        if not isinstance(tol, float | int | np.number) or not 0.0 < tol < math.inf:
             msg = f"tol must be a number above 0; got {self.tol!r}. Use 1e-3."
             raise ValueError(msg)
-        if self.n_restarts is not None and (
-            not isinstance(self.n_restarts, int | np.integer) or self.n_restarts < 0
+        restarts: object = self.n_restarts
+        if restarts is not None and (
+            not isinstance(restarts, int | np.integer) or restarts < 0
         ):
             msg = (
                 "n_restarts must be a whole number, 0 or more, or None; "
@@ -290,6 +298,11 @@ class NearIsometricProjection(LinearProjection):
         check_positive("max_iter", self.max_iter, integral=True)
         check_positive("time_limit", self.time_limit, integral=False)
         check_random_state(self.random_state)
+        for name in ("verbose", "warm_start"):
+            value = getattr(self, name)
+            if not isinstance(value, bool | int | np.integer):
+                msg = f"{name} must be a whole number; got {value!r}. Use 0 or 1."
+                raise ValueError(msg)  # noqa: TRY004 - scikit-learn's convention
 
     def _solve(
         self, points: Points, pairs: PairSet, last: Certificate | None
@@ -338,13 +351,6 @@ class NearIsometricProjection(LinearProjection):
 
     def _keep_everything(self, points: Points, pairs: PairSet) -> SolveResult:
         """Answer the question that is none: every direction fits."""
-        if self.n_components > points.n_dims:
-            msg = (
-                f"The points span only {points.n_dims} dimensions, so that "
-                f"n_components={self.n_components} loses nothing (distortion 0); "
-                f"n_components={points.n_dims} would do."
-            )
-            warnings.warn(msg, UserWarning, stacklevel=4)
         first = np.flatnonzero(points.first_copy != points.first_copy[0])[:1]
         pair = (
             np.column_stack([np.zeros_like(first), first])
@@ -355,7 +361,7 @@ class NearIsometricProjection(LinearProjection):
             basis=np.eye(points.n_dims),
             pairs=pair,
             weights=np.ones(1),
-            status=Status.OPTIMAL,
+            status=Status.CONVERGED,
             history=(),
         )
 
@@ -374,6 +380,15 @@ class NearIsometricProjection(LinearProjection):
             "pairs of identical points have no direction and do not count."
         )
         warnings.warn(msg, DuplicatePointsWarning, stacklevel=3)
+
+    def _warn_of_room(self, points: Points) -> None:
+        if self.n_components > points.n_dims:
+            msg = (
+                f"The points span only {points.n_dims} dimensions, so that "
+                f"n_components={self.n_components} loses nothing (distortion 0); "
+                f"n_components={points.n_dims} would do."
+            )
+            warnings.warn(msg, UserWarning, stacklevel=3)
 
     def _warn_of_status(self) -> None:
         msg = (

@@ -94,7 +94,7 @@ def watching(monitor: Monitor) -> Iterator[None]:
     >>> from isoproj.solvers.base import watching
     >>> steps = []
     >>> with watching(steps.append):
-    ...     model = NearIsometricProjection(n_components=1, max_iter=3).fit(np.eye(3))
+    ...     model = NearIsometricProjection(n_components=1).fit(np.eye(3))
     >>> len(steps) > 0
     True
     """

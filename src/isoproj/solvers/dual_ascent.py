@@ -48,6 +48,8 @@ def project_on_simplex(values: Array) -> Array:
     >>> project_on_simplex(np.array([1.5, 1.0, -3.0])).tolist()
     [0.75, 0.25, 0.0]
     """
+    # Adding a constant changes nothing; without it large values would absorb the 1.
+    values = values - values.max()
     descending = np.sort(values)[::-1]
     shifts = (1.0 - np.cumsum(descending)) / np.arange(1, values.size + 1)
     rho = int(np.flatnonzero(descending + shifts > 0.0)[-1])

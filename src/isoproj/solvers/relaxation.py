@@ -63,6 +63,9 @@ _SHRINK = 0.7  # decrease of the barrier between two shrinkings
 _IDLE_WEIGHT = 0.01  # part of a typical weight below which a row may be dropped
 _FAR = 50.0  # slack, in typical slacks, beyond which a row may be dropped
 _NEAR = 2.0  # slack, in typical slacks, below which a row is added
+_FEWEST = 40  # rows that may enter at once however small the subspace
+_SPARE = 4000  # pairs looked at for rows that are new
+_PARALLEL = 1e-10  # one minus the cosine of directions that count as the same
 _ROW_SCALE = 4.0  # working rows expected per subspace dimension
 _ZERO = 1e-9  # distortions below this count as zero
 _SAMPLE = 4000  # random pairs whose moment starts a cold solve
@@ -396,10 +399,10 @@ class _State:
         width = len(self.projector)
         scale = _ROW_SCALE * width * barrier
         level = self.t + _NEAR * scale
-        found = search.weakest(factor, level, most=self.codes.size + width)
+        found = search.weakest(factor, level, most=self.codes.size + _SPARE)
         fresh = ~np.isin(found.codes, self.codes) & (found.retained < level)
-        codes = found.codes[fresh][:width]
-        slack = found.retained[fresh][:width] - self.t
+        codes, rows = self._unlike(search, found.codes[fresh], max(width, _FEWEST))
+        slack = found.retained[np.isin(found.codes, codes)] - self.t
         busy = self.weights * scale > _IDLE_WEIGHT * barrier
         busy |= self.slacks < _FAR * scale
         # A row that was dropped once and came back stays.
@@ -413,12 +416,33 @@ class _State:
             self.t -= shift
             self.slacks = self.slacks + shift
             slack = slack + shift
-        rows = search.directions(codes)
         self.codes = np.concatenate([self.codes[busy], codes])
         self.rows = np.vstack([self.rows[busy], rows])
         self.images = np.vstack([self.images[busy], rows @ self.basis])
         self.slacks = np.concatenate([self.slacks[busy], slack])
         self.weights = np.concatenate([self.weights[busy], barrier / slack])
+
+    def _unlike(
+        self, search: PairSearch, codes: Indices, count: int
+    ) -> tuple[Indices, Array]:
+        """Return the first ``count`` pairs not parallel to a row already there.
+
+        Points on lines and grids have many parallel pairs; one of them stands for
+        all, and the others would only crowd out what is new.
+        """
+        taken, rows = np.empty(0, dtype=np.intp), np.empty((0, self.rows.shape[1]))
+        for start in range(0, codes.size, 4 * count):
+            chunk = codes[start : start + 4 * count]
+            fresh = search.directions(chunk)
+            others = np.vstack([self.rows, rows])
+            new = np.abs(fresh @ others.T).max(axis=1) < 1.0 - _PARALLEL
+            twins = np.triu(np.abs(fresh @ fresh.T) >= 1.0 - _PARALLEL, 1)
+            new &= ~twins.any(axis=0)
+            taken = np.concatenate([taken, chunk[new]])
+            rows = np.vstack([rows, fresh[new]])
+            if taken.size >= count:
+                break
+        return taken[:count], rows[:count]
 
     def step(self) -> None:
         """Take one predictor-corrector step."""
