@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.linalg
 
 __all__ = [
     "LiteralRun",
@@ -41,8 +42,9 @@ def moment(directions, weights):
 
 def top_eigenvectors(matrix, k):
     """Return the k largest eigenvalues and their eigenvectors, largest first."""
-    values, vectors = np.linalg.eigh(matrix)
-    return values[::-1][:k], vectors[:, ::-1][:, :k]
+    d = matrix.shape[0]
+    values, vectors = scipy.linalg.eigh(matrix, subset_by_index=[d - k, d - 1])
+    return values[::-1], vectors[:, ::-1]
 
 
 def dual_value(directions, weights, k):
@@ -61,14 +63,12 @@ def step_size(n, n_steps):
 
 
 def algorithm_2(values):
-    """Return the nearest point of the probability simplex, line by line."""
-    descending = sorted(values.tolist(), reverse=True)
-    total, alpha = 0.0, 0.0
-    for j, value in enumerate(descending, start=1):
-        total += value
-        if value + (1.0 - total) / j > 0.0:
-            alpha = (1.0 - total) / j
-    return np.maximum(values + alpha, 0.0)
+    """Return the nearest point of the probability simplex, by a sort."""
+    values = values - values.max()
+    descending = np.sort(values)[::-1]
+    shifts = (1.0 - np.cumsum(descending)) / np.arange(1, values.size + 1)
+    rho = np.flatnonzero(descending + shifts > 0.0)[-1]
+    return np.maximum(values + shifts[rho], 0.0)
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,8 @@ class LiteralRun:
 
     ``history`` holds (eps, g) for w_0 ... w_T, ``basis`` the answer, ``distortion`` its
     eps, ``chose_average`` whether the average iterate won, ``best_dual`` the greatest
-    g among the iterates and their average, ``iterates`` the weights w_0 ... w_T.
+    g among the iterates and their average; ``iterates`` the weights w_0 ... w_T where
+    they were asked for.
     """
 
     basis: np.ndarray
@@ -89,30 +90,34 @@ class LiteralRun:
     iterates: list[np.ndarray]
 
 
-def algorithm_1(directions, k, n_steps=120, eta=None):
+def algorithm_1(directions, k, n_steps=120, eta=None, keep_iterates=False):
     """Run projected supergradient ascent on the dual as the paper prints it."""
     n = directions.shape[0]
     eta = step_size(n, n_steps) if eta is None else eta
     weights = np.full(n, 1.0 / n)
-    iterates, bases, history = [], [], []
-    for _ in range(n_steps + 1):
+    total = np.zeros(n)
+    best = (math.inf, None, None)
+    iterates, history = [], []
+    for t in range(n_steps + 1):
         values, basis = top_eigenvectors(moment(directions, weights), k)
         retained = ((directions @ basis) ** 2).sum(axis=1)
-        iterates.append(weights)
-        bases.append(basis)
         history.append((1.0 - retained.min(), 1.0 - values.sum()))
+        if keep_iterates:
+            iterates.append(weights)
+        if history[-1][0] < best[0]:
+            best = (history[-1][0], basis, weights)
+        if t > 0:
+            total += weights
         weights = algorithm_2(weights - eta * retained)
-    best = min(range(n_steps + 1), key=lambda t: history[t][0])
-    average = sum(iterates[1:]) / n_steps
+    average = total / n_steps
     values, basis = top_eigenvectors(moment(directions, average), k)
     average_distortion = distortion(directions, basis)
-    average_dual = 1.0 - values.sum()
-    chose_average = average_distortion < history[best][0]
+    chose_average = average_distortion < best[0]
     return LiteralRun(
-        basis=basis if chose_average else bases[best],
-        weights=average if chose_average else iterates[best],
-        distortion=min(average_distortion, history[best][0]),
-        best_dual=max(average_dual, *(g for _, g in history)),
+        basis=basis if chose_average else best[1],
+        weights=average if chose_average else best[2],
+        distortion=min(average_distortion, best[0]),
+        best_dual=max(1.0 - values.sum(), *(g for _, g in history)),
         chose_average=chose_average,
         history=history,
         iterates=iterates,

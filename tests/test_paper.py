@@ -184,7 +184,7 @@ def mnist(k):
 def test_the_implicit_solver_is_the_literal_one_at_every_step(data, k):
     rows, pairs, directions = data(k)
     assert directions.shape[0] == 1035
-    run = literal.algorithm_1(directions, k)
+    run = literal.algorithm_1(directions, k, keep_iterates=True)
     problem = pose(*prepare_pairs(rows, pairs, rotate=True), k)
     # Rounding grows tenfold every eight steps or so where eigenvalues meet (the
     # literal algorithm departs as far from itself on rotated data): so every step is

@@ -191,9 +191,19 @@ def check_map(components: ArrayLike, n_features: int) -> Array:
     >>> check_map([[1, 0]], n_features=2).shape
     (1, 2)
     """
-    rows: Array = check_array(
-        components, dtype=np.float64, ensure_all_finite=False, input_name="components"
-    )
+    try:
+        rows: Array = check_array(
+            components,
+            dtype=np.float64,
+            ensure_all_finite=False,
+            input_name="components",
+        )
+    except TypeError:
+        msg = (
+            "components must be numbers in rows; got "
+            f"{type(components).__name__}. Pass an array."
+        )
+        raise ValueError(msg) from None
     if rows.shape[1] != n_features:
         msg = (
             f"components must have one column per feature, {n_features}; got shape "

@@ -26,6 +26,7 @@ __all__ = ["PairSearch", "Weakest"]
 _BLOCK = 512
 _CHUNK = 65_536
 _SMALL = 2_000_000
+_SAMPLE = 20_000
 # Pairs closer than this share of their norms are measured by their difference.
 _CLOSE = {np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-12}
 
@@ -90,6 +91,8 @@ class PairSearch:
                     pairs.n_pairs * self._dtype.itemsize < memory_limit
                 )
         self._extra_inverse = _inverse_squares(self.coordinates, self._extra)
+        sampled = self.decode(self.sample(_SAMPLE, np.random.default_rng(0)))
+        self._sampled = sampled, _inverse_squares(self.coordinates, sampled)
 
     def decode(self, codes: Indices) -> Indices:
         """Return point numbers, shape (m, 2), of pair codes."""
@@ -137,6 +140,10 @@ class PairSearch:
         """
         with one_blas_thread():
             mapped = self.coordinates @ factor
+            if self.n_pairs > _SMALL:
+                # Collecting millions of pairs to keep thousands would cost more than
+                # the search itself.
+                level = min(level, self._sampled_level(mapped, most))
             parts = []
             if self._extra.shape[0]:
                 parts.append(self._among_extra(mapped, level))
@@ -168,13 +175,14 @@ class PairSearch:
         Weakest
             At least one pair, at most ``count``.
         """
-        codes = self.sample(20_000, np.random.default_rng(0))
-        mapped = self.coordinates @ factor
-        pairs = self.decode(codes)
-        kept = _squares(mapped, pairs) * _inverse_squares(self.coordinates, pairs)
-        share = min(1.0, 1.5 * count / self.n_pairs)
-        level = float(np.quantile(kept, share))
+        level = self._sampled_level(self.coordinates @ factor, count)
         return self.weakest(factor, level, most=count)
+
+    def _sampled_level(self, mapped: Array, count: int) -> float:
+        """Return the share below which about ``count`` pairs, or more, are kept."""
+        pairs, inverse = self._sampled
+        kept = _squares(mapped, pairs) * inverse
+        return float(np.quantile(kept, min(1.0, 1.5 * count / self.n_pairs)))
 
     def _among_extra(self, mapped: Array, level: float) -> tuple[Indices, Array]:
         """Measure listed and close pairs by their differences."""

@@ -295,6 +295,8 @@ class NearIsometricProjection(LinearProjection):
                 f"got {self.n_restarts!r}. Use None."
             )
             raise ValueError(msg)
+        if self.init is not None:
+            check_map(self.init, n_features)
         check_positive("max_iter", self.max_iter, integral=True)
         check_positive("time_limit", self.time_limit, integral=False)
         check_random_state(self.random_state)

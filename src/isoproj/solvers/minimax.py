@@ -41,6 +41,9 @@ _FEW = 20_000
 _LOOSE = 7
 # A scan may find a pair this much worse than the working set's worst.
 _EXCESS = 1e-5
+# Polishing ends when a round gains less.
+_GAIN = 2e-5
+_SMALL_BASIS = 9_000
 
 
 class _Stopped(Exception):  # noqa: N818 - a signal between our own functions
@@ -335,13 +338,16 @@ def _cooled(secants: Secants, basis: Array, temperature: float) -> Array:
 
 def _polish(known: _WorkingSet, basis: Array, count: int, progress: _Progress) -> None:
     """Alternate exact programmes on the tight pairs with searches of all pairs."""
-    for _ in range(8):
+    # A programme costs its tight pairs squared times the size of a basis; on large
+    # bases a second one gains less than it costs.
+    rounds = 8 if basis.size <= _SMALL_BASIS else 2
+    for _ in range(rounds):
         before = progress.distortion
         moved = finish(known.secants, basis, max_iter=3)
         excess, overall = known.grow(moved, 0.005, count)
         progress.see_basis(moved, overall)
         progress.tell(known.codes.size)
-        if excess <= _EXCESS and overall > before - 1e-5:
+        if excess <= _EXCESS and overall > before - _GAIN:
             break
         basis = progress.basis
         if excess > _EXCESS:
