@@ -180,9 +180,11 @@ class PairSearch:
 
     def _sampled_level(self, mapped: Array, count: int) -> float:
         """Return the share below which about ``count`` pairs, or more, are kept."""
+        share = 1.5 * count / self.n_pairs
+        if share >= 1.0:
+            return math.inf
         pairs, inverse = self._sampled
-        kept = _squares(mapped, pairs) * inverse
-        return float(np.quantile(kept, min(1.0, 1.5 * count / self.n_pairs)))
+        return float(np.quantile(_squares(mapped, pairs) * inverse, share))
 
     def _among_extra(self, mapped: Array, level: float) -> tuple[Indices, Array]:
         """Measure listed and close pairs by their differences."""
