@@ -91,6 +91,6 @@ def test_a_warm_start_comes_to_the_same_optimum():
 
 
 def test_a_callback_stops_it_with_valid_bounds():
-    search, result = solved(cloud(5, 40, 30), 5, callback=lambda *_: True)
+    _, result = solved(cloud(5, 40, 30), 5, callback=lambda *_: True)
     assert result.n_iter == 0
     assert 0.0 <= result.lower <= result.relaxed

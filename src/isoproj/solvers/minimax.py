@@ -236,12 +236,12 @@ def minimax(
             codes = np.union1d(codes, known)
         if n_restarts is None:
             n_restarts = 4 if search.n_pairs <= _FEW and k <= _LOOSE else 0
+        given = None if start is None else orthonormal(start)
         starts = [_rounded(relaxation, k)]
-        starts += [] if start is None else [orthonormal(start)]
         starts += [principal] if n_restarts else []
         for _ in range(n_restarts):
             starts.append(orthonormal(rng.standard_normal((points.n_dims, k))))
-        _solve_upper(search, starts, codes, progress, rng)
+        _solve_upper(search, starts, given, codes, progress, rng)
         status = _final_status(progress, tol)
     except _Stopped as stop:
         status = stop.status
@@ -271,11 +271,15 @@ def _solve_lower(
         search, k, tol=tol, callback=lambda *_: progress.clock.is_over
     )
     progress.see_relaxation(relaxation)
-    basis = _rounded(relaxation, k)
-    weakest = search.weakest(basis, 0.0)
-    progress.see_basis(basis, 1.0 - float(weakest.retained[0]))
+    _see(search, _rounded(relaxation, k), progress)
     progress.tell(relaxation.codes.size)
     return relaxation
+
+
+def _see(search: PairSearch, basis: Array, progress: _Progress) -> None:
+    """Measure a basis on all pairs."""
+    weakest = search.weakest(basis, 0.0)
+    progress.see_basis(basis, 1.0 - float(weakest.retained[0]))
 
 
 def _rounded(relaxation: Relaxation, k: int) -> Array:
@@ -289,6 +293,7 @@ def _rounded(relaxation: Relaxation, k: int) -> Array:
 def _solve_upper(
     search: PairSearch,
     starts: list[Array],
+    given: Array | None,
     codes: Indices,
     progress: _Progress,
     rng: np.random.Generator,
@@ -304,14 +309,24 @@ def _solve_upper(
     first = np.unique(np.concatenate([codes, lowest, sample]))
     known = _WorkingSet(search, first, limit=max(8000, 4 * count))
     for start in starts:
-        _anneal(known, start, count, progress)
+        _anneal(known, start, count, _TEMPERATURES, progress)
+    if given is not None:
+        # A given basis is near an optimum already: heat would only lose it.
+        _see(search, given, progress)
+        _anneal(known, given, count, _TEMPERATURES[-3:], progress)
     _polish(known, progress.basis, count, progress)
 
 
-def _anneal(known: _WorkingSet, basis: Array, count: int, progress: _Progress) -> None:
+def _anneal(
+    known: _WorkingSet,
+    basis: Array,
+    count: int,
+    temperatures: tuple[float, ...],
+    progress: _Progress,
+) -> None:
     """Cool down, and at each temperature grow the set until it holds the worst."""
     worst = math.inf
-    for temperature in _TEMPERATURES:
+    for temperature in temperatures:
         for _ in range(6):
             moved = _cooled(known.secants, basis, temperature)
             excess, overall = known.grow(moved, 2.0 * temperature + 0.005, count)
