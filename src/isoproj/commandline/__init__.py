@@ -1,0 +1,1 @@
+"""The program ``isoproj``: its verbs, what they print and how they fail."""

@@ -1,0 +1,330 @@
+"""What the program understands; only the standard library, so that help is instant."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import re
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from isoproj._version import __version__
+
+__all__ = ["EXPORTS", "VERBS", "build_parser"]
+
+EXPORTS = {
+    "faiss": ".faiss",
+    "npy": ".npy",
+    "onnx": ".onnx",
+    "pgvector": ".sql",
+    "postgres": ".sql",
+    "safetensors": ".safetensors",
+    "skops": ".skops",
+}
+_DATA = (
+    "a file (.npy .npz .csv .tsv .parquet .arrow .feather .h5 .fvecs .bvecs .ivecs "
+    ".safetensors; some also .gz), FILE:ARRAY, - for a pipe, or a built-in data set: "
+    "breast_cancer, diabetes, digits, iris, wine"
+)
+_STATUS = (
+    "Exit status: 0 done, 1 a claim failed, 2 bad usage or input, 130 stopped by "
+    "Ctrl-C."
+)
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that complains in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        known = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
+        hint = f"See {self.prog} -h."
+        if known:
+            choices = [word.strip(" '") for word in known[2].split(",")]
+            near = difflib.get_close_matches(known[1], choices, n=1)
+            hint = f"Did you mean {near[0]!r}?" if near else hint
+        line = " ".join(message.split())
+        line = "".join(c if c.isprintable() else "?" for c in line)
+        sys.stderr.write(f"{self.prog}: {line}. {hint}\n")
+        raise SystemExit(2)
+
+
+class _Print(argparse.Action):
+    """Print a text made on demand, and leave."""
+
+    def __init__(
+        self,
+        option_strings: Sequence[str],
+        dest: str,
+        make: Callable[[argparse.ArgumentParser, str], str],
+        **kwargs: Any,  # noqa: ANN401 - argparse's own
+    ) -> None:
+        super().__init__(option_strings, dest, **kwargs)
+        self.make = make
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,  # noqa: ARG002
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,  # noqa: ARG002
+    ) -> None:
+        """Print what was asked for."""
+        sys.stdout.write(self.make(parser, str(values)))
+        parser.exit()
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole program.
+
+    Returns
+    -------
+    argparse.ArgumentParser
+        With one subparser for every verb.
+
+    Examples
+    --------
+    >>> from isoproj.commandline.arguments import build_parser
+    >>> build_parser().parse_args(["fit", "digits", "-k", "10"]).n_components
+    10
+    """
+    parser = _Parser(
+        prog="isoproj",
+        description="Orthogonal projections whose worst pair loses least, with proof.",
+        epilog="example: isoproj fit digits -k 10 -o digits.isoproj\n"
+        "         isoproj verify digits.isoproj digits\n"
+        "isoproj VERB -h teaches one verb.\n" + _STATUS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"isoproj {__version__}")
+    parser.add_argument(
+        "--completion",
+        action=_Print,
+        make=_completion,
+        choices=["bash", "zsh", "fish"],
+        help="print a script that lets a shell complete verbs and options",
+    )
+    parser.add_argument(
+        "--schema",
+        action=_Print,
+        make=_schema,
+        choices=list(VERBS),
+        help="print the JSON schema of what VERB --json prints",
+    )
+    verbs = parser.add_subparsers(
+        dest="verb", required=True, metavar="VERB", parser_class=_Parser
+    )
+    for name, (summary, example, add) in VERBS.items():
+        verb = verbs.add_parser(
+            name,
+            help=summary,
+            description=f"{summary[0].upper()}{summary[1:]}.",
+            epilog=f"example: {example}\n{_STATUS}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        add(verb)
+        _add_talk(verb)
+    return parser
+
+
+def _add_talk(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--json",
+        action="store_true",
+        help="print the result as JSON (isoproj --schema VERB documents it)",
+    )
+    talk = verb.add_mutually_exclusive_group()
+    talk.add_argument(
+        "-q", "--quiet", action="store_true", help="no progress and no notes"
+    )
+    talk.add_argument(
+        "-v", "--verbose", action="store_true", help="every step, and tracebacks"
+    )
+
+
+def _add_data(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("data", metavar="DATA", help=_DATA)
+    verb.add_argument(
+        "--array", metavar="NAME", help="which array of a file that holds several"
+    )
+    verb.add_argument(
+        "--columns",
+        metavar="LIST",
+        help="which columns: names, numbers from 0, ranges; as in a,b or 0,2:5",
+    )
+    verb.add_argument(
+        "--header",
+        choices=["auto", "yes", "no"],
+        default="auto",
+        help="whether the first line of a text names the columns (default auto)",
+    )
+
+
+def _add_model(
+    verb: argparse.ArgumentParser, text: str = "a file of isoproj fit"
+) -> None:
+    verb.add_argument("model", metavar="MODEL", help=text)
+
+
+def _add_output(
+    verb: argparse.ArgumentParser, text: str, *, required: bool = False
+) -> None:
+    verb.add_argument("-o", "--output", metavar="FILE", required=required, help=text)
+    verb.add_argument(
+        "--force", action="store_true", help="overwrite FILE if it exists"
+    )
+
+
+def _add_fit(verb: argparse.ArgumentParser) -> None:
+    _add_data(verb)
+    verb.add_argument(
+        "-k",
+        "--n-components",
+        type=int,
+        required=True,
+        metavar="K",
+        help="number of dimensions to keep",
+    )
+    _add_output(verb, "where to save the model, by convention *.isoproj")
+    verb.add_argument("--solver", metavar="NAME", help="how to look for the projection")
+    _add_pairs(verb)
+    verb.add_argument(
+        "--tol",
+        type=float,
+        metavar="GAP",
+        help="relative gap of the bound at which the solver is content",
+    )
+    verb.add_argument("--max-iter", type=int, metavar="N", help="most iterations")
+    verb.add_argument(
+        "--time-limit",
+        type=float,
+        metavar="SECONDS",
+        help="stop then, with the best certified answer so far",
+    )
+    verb.add_argument(
+        "--random-state", type=int, metavar="SEED", help="for solvers that draw numbers"
+    )
+
+
+def _add_pairs(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--pairs",
+        metavar="all|directions|FILE",
+        help="which pairs count: all pairs of rows, every row as a direction, or those "
+        "in a file with two columns of row numbers",
+    )
+
+
+def _add_transform(verb: argparse.ArgumentParser) -> None:
+    _add_model(verb)
+    _add_data(verb)
+    _add_output(
+        verb,
+        "where to write the projected points, in the format of its extension; - writes "
+        ".npy to standard output",
+        required=True,
+    )
+
+
+def _add_audit(verb: argparse.ArgumentParser) -> None:
+    _add_model(verb, "a file of isoproj fit, or any matrix with one component a row")
+    _add_data(verb)
+    _add_pairs(verb)
+    verb.add_argument(
+        "--worst", type=int, default=5, metavar="N", help="worst pairs to list"
+    )
+    verb.add_argument(
+        "--max-distortion",
+        type=float,
+        metavar="D",
+        help="exit 1 if the worst pair loses more than this share",
+    )
+
+
+def _add_verify(verb: argparse.ArgumentParser) -> None:
+    _add_model(verb)
+    _add_data(verb)
+
+
+def _add_info(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("file", metavar="FILE", help="a model, or data as for fit")
+
+
+def _add_export(verb: argparse.ArgumentParser) -> None:
+    _add_model(verb)
+    verb.add_argument(
+        "--to",
+        required=True,
+        choices=list(EXPORTS),
+        help="for which system; postgres is plain arrays, without pgvector",
+    )
+    _add_output(verb, "where to (default: the model's name with another extension)")
+    verb.add_argument(
+        "--name",
+        default="isoproj_project",
+        help="name of the SQL function (default isoproj_project)",
+    )
+
+
+def _add_demo(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "-k",
+        "--n-components",
+        type=int,
+        default=10,
+        metavar="K",
+        help="number of dimensions to keep (default 10)",
+    )
+
+
+def _completion(parser: argparse.ArgumentParser, shell: str) -> str:
+    from isoproj.commandline.completion import script
+
+    return script(parser, shell)
+
+
+def _schema(_: argparse.ArgumentParser, verb: str) -> str:
+    from isoproj.commandline.schemas import schema_of
+
+    return json.dumps(schema_of(verb), indent=2) + "\n"
+
+
+_Adder = Callable[[argparse.ArgumentParser], None]
+VERBS: dict[str, tuple[str, str, _Adder]] = {
+    "fit": (
+        "find the projection whose worst pair loses least, and certify it",
+        "isoproj fit embeddings.npy -k 64 -o model.isoproj",
+        _add_fit,
+    ),
+    "transform": (
+        "project points with a model",
+        "isoproj transform model.isoproj embeddings.npy -o reduced.npy",
+        _add_transform,
+    ),
+    "audit": (
+        "measure what a model or any matrix does to all pairs, exactly",
+        "isoproj audit model.isoproj embeddings.npy --max-distortion 0.3",
+        _add_audit,
+    ),
+    "verify": (
+        "recompute every claim of a model from the data; trust nobody",
+        "isoproj verify model.isoproj embeddings.npy",
+        _add_verify,
+    ),
+    "info": (
+        "tell what is in a data or model file",
+        "isoproj info model.isoproj",
+        _add_info,
+    ),
+    "export": (
+        "write the projection for another system",
+        "isoproj export model.isoproj --to faiss -o model.faiss",
+        _add_export,
+    ),
+    "demo": (
+        "fit, certify and compare on a data set that ships with scikit-learn",
+        "isoproj demo -k 10",
+        _add_demo,
+    ),
+}

@@ -1,0 +1,78 @@
+"""``isoproj export``: write the projection for another system."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from isoproj._container import write_atomically
+from isoproj.commandline.arguments import EXPORTS
+from isoproj.commandline.console import Console
+from isoproj.commandline.models import Model, load_model
+from isoproj.datafiles.writing import check_output
+from isoproj.exports.faiss import to_faiss
+from isoproj.exports.matrices import to_npy, to_safetensors
+from isoproj.exports.onnx import to_onnx
+from isoproj.exports.pipeline import to_skops
+from isoproj.exports.sql import to_pgvector, to_postgres
+
+__all__ = ["export"]
+
+_USE = {
+    "faiss": "faiss.read_VectorTransform({name!r}).apply(x)",
+    "npy": "x @ numpy.load({name!r}).T",
+    "onnx": "onnxruntime.InferenceSession({name!r}).run(None, {{'X': x}})",
+    "pgvector": "psql -f {name}, then SELECT {function}(embedding) FROM ...",
+    "postgres": "psql -f {name}, then SELECT {function}(embedding) FROM ...",
+    "safetensors": "safetensors.numpy.load_file({name!r})['components']",
+    "skops": "skops.io.load({name!r}).transform(x)",
+}
+
+
+def export(options: argparse.Namespace, console: Console) -> None:
+    """Write the projection of a model in another system's format.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+        Of ``isoproj export``.
+    console : Console
+        Where to.
+    """
+    output = options.output or str(Path(options.model).with_suffix(EXPORTS[options.to]))
+    check_output(output, inputs=[options.model], force=options.force)
+    model = load_model(options.model)
+    content = _content(model, options.to, options.name)
+    write_atomically(output, content)
+    use = _USE[options.to].format(name=output, function=options.name)
+    console.say(f"{output}: {options.to}, {len(content):,} bytes")
+    console.note(f"use it: {use}")
+    console.tell(
+        "export",
+        {
+            "model": options.model,
+            "to": options.to,
+            "output": output,
+            "n_bytes": len(content),
+            "n_features": model.certificate.n_features,
+            "n_components": model.certificate.n_components,
+            "use": use,
+        },
+    )
+
+
+def _content(model: Model, target: str, function: str) -> bytes:
+    stated = model.certificate
+    if target == "skops":
+        return to_skops(stated, model.feature_names)
+    if target == "pgvector":
+        return to_pgvector(stated, function).encode()
+    if target == "postgres":
+        return to_postgres(stated, function).encode()
+    makers = {
+        "faiss": to_faiss,
+        "npy": to_npy,
+        "onnx": to_onnx,
+        "safetensors": to_safetensors,
+    }
+    return makers[target](stated)

@@ -1,0 +1,144 @@
+"""``isoproj fit``: from a file of points to a certified model."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+import numpy as np
+
+from isoproj.commandline.console import Console
+from isoproj.commandline.errors import Interrupted, Trouble
+from isoproj.commandline.models import describe_data, options_data
+from isoproj.datafiles.reading import DataFile, read_pairs
+from isoproj.datafiles.writing import check_output
+from isoproj.estimators.near_isometric import NearIsometricProjection
+from isoproj.solvers.base import Status, watching
+
+__all__ = ["fit"]
+
+# Steps of solvers that take a fixed number, unless told otherwise.
+_USUAL_STEPS = {"dual_ascent": 120}
+
+
+def fit(options: argparse.Namespace, console: Console) -> None:
+    """Fit, certify, save and tell.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+        Of ``isoproj fit``.
+    console : Console
+        Where to.
+
+    Raises
+    ------
+    Interrupted
+        If the user stopped the solver; the answer so far is saved and told.
+    """
+    if options.output is not None:
+        check_output(options.output, inputs=_inputs(options), force=options.force)
+    data = options_data(options, min_rows=2)
+    _check_k(options.n_components, data)
+    console.note(str(data))
+    model = NearIsometricProjection(**_parameters(options))
+    start = time.perf_counter()
+    n_pairs = data.points.shape[0] * (data.points.shape[0] - 1) // 2
+    usual = _USUAL_STEPS.get(model.solver)
+    total = None if usual is None else options.max_iter or usual
+    with console.steps(n_pairs, total) as show, watching(show):
+        model.fit(data.points)
+    seconds = time.perf_counter() - start
+    if data.names is not None:
+        model.feature_names_in_ = np.asarray(data.names, dtype=object)
+    if options.output is not None:
+        model.save(options.output)
+    _report(options, console, data, model, seconds)
+    if model.status_ is Status.INTERRUPTED:
+        raise Interrupted
+
+
+def _inputs(options: argparse.Namespace) -> list[str]:
+    file = options.data.partition(":")[0]
+    return [options.data, file, *([options.pairs] if options.pairs else [])]
+
+
+def _check_k(k: int, data: DataFile) -> None:
+    n_features = data.points.shape[1]
+    if not 1 <= k <= n_features:
+        msg = (
+            f"-k must be between 1 and the {n_features} features of {data.name}; got "
+            f"{k}. Choose a value in that range."
+        )
+        raise Trouble(msg)
+
+
+def _parameters(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what was asked for; the estimator's own defaults stand otherwise."""
+    asked: dict[str, Any] = {
+        "n_components": options.n_components,
+        "solver": options.solver,
+        "tol": options.tol,
+        "max_iter": options.max_iter,
+        "time_limit": options.time_limit,
+        "random_state": options.random_state,
+        "pairs": _pairs(options.pairs),
+    }
+    return {name: value for name, value in asked.items() if value is not None}
+
+
+def _pairs(asked: str | None) -> Any:  # noqa: ANN401 - a word or an array
+    if asked in (None, "all", "directions"):
+        return asked
+    return read_pairs(str(asked))
+
+
+def _report(
+    options: argparse.Namespace,
+    console: Console,
+    data: DataFile,
+    model: NearIsometricProjection,
+    seconds: float,
+) -> None:
+    certificate = model.certificate_
+    gap = certificate.optimality_gap
+    i, j = model.worst_pairs_[0]
+    console.say(str(certificate))
+    console.say(
+        f"worst pair   rows {i} and {j} lose {model.distortion_:.6f} of their squared "
+        "distance"
+    )
+    console.say(
+        f"lower bound  {model.lower_bound_:.6f}, so at most {gap:.2%} above the best"
+        if np.isfinite(gap)
+        else f"lower bound  {model.lower_bound_:.6f}"
+    )
+    console.say(
+        f"solver       {model.solver}, {model.status_}, {model.n_iter_} steps, "
+        f"{seconds:.1f} s"
+    )
+    if options.output is not None:
+        console.say(f"saved        {options.output}")
+    else:
+        console.note("not saved; add -o model.isoproj to keep the model")
+    console.tell(
+        "fit",
+        {
+            "data": describe_data(data),
+            "model": options.output,
+            "n_components": model.n_components_,
+            "solver": model.solver,
+            "status": model.status_.value,
+            "n_iter": model.n_iter_,
+            "seconds": seconds,
+            "distortion": model.distortion_,
+            "lower_bound": model.lower_bound_,
+            "optimality_gap": gap,
+            "n_pairs": certificate.n_pairs,
+            "n_identical": certificate.n_identical,
+            "worst_pairs": model.worst_pairs_,
+            "worst_distortions": certificate.worst_distortions,
+            "fingerprint": certificate.fingerprint,
+        },
+    )

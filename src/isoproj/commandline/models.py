@@ -1,0 +1,132 @@
+"""Open a model file, whichever estimator wrote it."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from typing import Any
+
+import isoproj
+from isoproj._container import read_container
+from isoproj._validation import Rows
+from isoproj.certificate import Certificate
+from isoproj.commandline.errors import Trouble
+from isoproj.datafiles.reading import DataFile, holds_model, read_points
+
+__all__ = ["Model", "describe_data", "load_model", "options_data"]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Model:
+    """A model file: its header, its certificate, and the estimator if it holds one.
+
+    Parameters
+    ----------
+    path : str
+        Where from.
+    header : dict
+        As stored.
+    certificate : Certificate
+        As stated; nothing is verified.
+    estimator : LinearProjection or None
+        None for a bare certificate.
+    """
+
+    path: str
+    header: dict[str, Any]
+    certificate: Certificate
+    estimator: Any
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the features that it was fitted on, where they had any."""
+        names = getattr(self.estimator, "feature_names_in_", None)
+        return None if names is None else tuple(str(name) for name in names)
+
+    def check_fits(self, data: DataFile) -> Rows:
+        """Return the points if they have the model's features, in its order."""
+        expected, got = self.certificate.n_features, data.points.shape[1]
+        if expected != got:
+            msg = (
+                f"{data.name} must have the {expected} features of {self.path}; it has "
+                f"{got}. Choose them with --columns, or fit again."
+            )
+            raise Trouble(msg)
+        theirs, ours = data.names, self.feature_names
+        if theirs is not None and ours is not None and theirs != ours:
+            at = next(i for i in range(expected) if theirs[i] != ours[i])
+            msg = (
+                f"{data.name} must have the features of {self.path} in their order; "
+                f"column {at} is {theirs[at]!r} where {ours[at]!r} is expected. "
+                "Choose them with --columns."
+            )
+            raise Trouble(msg)
+        return data.points
+
+
+def load_model(path: str) -> Model:
+    """Read a model file.
+
+    Parameters
+    ----------
+    path : str
+        Where from.
+
+    Returns
+    -------
+    Model
+        Certificate and, where the file holds one, estimator.
+
+    Raises
+    ------
+    FormatError
+        If it is damaged or not a model.
+    Trouble
+        If it is data, or needs a newer isoproj.
+    """
+    if not holds_model(path):
+        msg = (
+            f"{path} must be a model of isoproj fit; it is data. "
+            "The model comes first: VERB MODEL DATA."
+        )
+        raise Trouble(msg)
+    header, tensors = read_container(path)
+    certificate = Certificate.from_parts(_dict(header.get("certificate")), tensors)
+    name = header.get("estimator")
+    estimator = None
+    if name is not None:
+        if name not in isoproj.__all__ or not hasattr(getattr(isoproj, name), "load"):
+            msg = f"{path} holds a {name!r}, which this isoproj lacks. Upgrade isoproj."
+            raise Trouble(msg)
+        estimator = getattr(isoproj, name).load(path)
+    return Model(path=path, header=header, certificate=certificate, estimator=estimator)
+
+
+def options_data(options: argparse.Namespace, *, min_rows: int) -> DataFile:
+    """Read the points that a command line names."""
+    return read_points(
+        options.data,
+        array=options.array,
+        columns=options.columns,
+        header=options.header,
+        min_rows=min_rows,
+    )
+
+
+def describe_data(data: DataFile) -> dict[str, Any]:
+    """Return what the JSON result says of a data file."""
+    from isoproj._validation import is_sparse
+
+    return {
+        "name": data.name,
+        "format": data.format,
+        "chosen": data.chosen or None,
+        "n_points": int(data.points.shape[0]),
+        "n_features": int(data.points.shape[1]),
+        "dtype": str(data.points.dtype),
+        "sparse": is_sparse(data.points),
+    }
+
+
+def _dict(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,1 @@
+"""A projection in the form that other systems load."""

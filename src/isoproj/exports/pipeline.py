@@ -1,0 +1,66 @@
+"""A pipeline of stock scikit-learn parts, saved by skops: loads without isoproj."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.decomposition import TruncatedSVD
+from sklearn.pipeline import Pipeline
+
+from isoproj.certificate import Certificate
+from isoproj.datafiles.extras import needed
+
+__all__ = ["to_pipeline", "to_skops"]
+
+
+def to_pipeline(certificate: Certificate, names: Sequence[str] | None = None) -> Any:  # noqa: ANN401 - scikit-learn's
+    """Return a fitted pipeline that projects, made of scikit-learn's own classes.
+
+    ``TruncatedSVD.transform`` is ``X @ components_.T`` and nothing else, for dense and
+    sparse rows in their own precision: it carries the matrix, whoever found it.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        Whose components.
+    names : sequence of str or None
+        Feature names.
+
+    Returns
+    -------
+    Pipeline
+        One step, ``near_isometric_projection``.
+    """
+    carrier = TruncatedSVD(n_components=certificate.n_components)
+    carrier.components_ = np.array(certificate.components)
+    carrier.n_features_in_ = certificate.n_features
+    if names is not None:
+        carrier.feature_names_in_ = np.asarray(list(names), dtype=object)
+    return Pipeline([("near_isometric_projection", carrier)])
+
+
+def to_skops(certificate: Certificate, names: Sequence[str] | None = None) -> bytes:
+    """Return the pipeline as a skops file, which needs no trust to be loaded.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        Whose components.
+    names : sequence of str or None
+        Feature names.
+
+    Returns
+    -------
+    bytes
+        ``skops.io.load`` gives the pipeline.
+
+    Raises
+    ------
+    MissingExtraError
+        If skops is not installed.
+    """
+    skops = needed("skops.io", extra="export", purpose="A skops pipeline")
+    content: bytes = skops.dumps(to_pipeline(certificate, names))
+    return content
