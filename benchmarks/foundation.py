@@ -87,7 +87,7 @@ def speed(steps: int) -> None:
     print(f"isoproj  {seconds:8.2f} s   {literal_seconds / seconds:.0f} times faster")
     big, small = peak(lambda: theirs(2)), peak(lambda: implicit(points, k))
     print(
-        f"peak memory of arrays: literal {big / 1e6:.0f} MB, isoproj {small / 1e6:.1f} MB"
+        f"peak memory of arrays: literal {big / 1e6:.0f} MB, ours {small / 1e6:.1f} MB"
     )
     print(f"                       {big / small:.0f} times less")
 

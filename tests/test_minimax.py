@@ -52,6 +52,14 @@ def test_orthonormal_directions_are_solved_to_optimality(d, k):
     assert model.status_ is Status.OPTIMAL
 
 
+def test_a_tight_relaxation_is_recognised_by_its_eigenvalues():
+    # Two planes of points, one far wider: the best line is along it, and clearly so.
+    rows = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 1.0], [10.0, 1.0], [5.0, 0.2]])
+    model = fitted(rows, 1, pairs=np.array([[0, 1], [0, 3], [1, 2], [0, 4]]))
+    assert model.status_ is Status.OPTIMAL
+    assert model.certificate_.optimality_gap <= 1e-3
+
+
 def test_three_lines_leave_the_gap_that_no_solver_can_close():
     angles = np.deg2rad([0.0, 60.0, 120.0])
     rows = np.column_stack([np.cos(angles), np.sin(angles)])

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from isoproj._spectral import Array, Indices, orthonormal
+from isoproj._spectral import Array, Indices, orthonormal, top_eigenpairs
 from isoproj._threads import single_blas_thread
 from isoproj.pairs import PairSet
 from isoproj.points import Points
@@ -202,8 +202,9 @@ def minimax(
     Returns
     -------
     SolveResult
-        ``OPTIMAL`` if the two sides meet, ``CONVERGED`` if the solver gap closed and
-        local search ended, else the limit that stopped it.
+        ``OPTIMAL`` if the two sides meet (within ``tol`` where the k-th eigenvalue of
+        the dual matrix stands clear of the next), ``CONVERGED`` if the solver gap
+        closed and local search ended, else the limit that stopped it.
 
     Examples
     --------
@@ -242,7 +243,7 @@ def minimax(
         for _ in range(n_restarts):
             starts.append(orthonormal(rng.standard_normal((points.n_dims, k))))
         _solve_upper(search, starts, given, codes, progress, rng)
-        status = _final_status(progress, tol)
+        status = _final_status(search, progress, k, tol)
     except _Stopped as stop:
         status = stop.status
     except KeyboardInterrupt:
@@ -256,12 +257,28 @@ def minimax(
     )
 
 
-def _final_status(progress: _Progress, tol: float) -> Status:
-    if progress.distortion <= progress.lower * (1.0 + 1e-6) + 1e-9:
+def _final_status(
+    search: PairSearch, progress: _Progress, k: int, tol: float
+) -> Status:
+    gap = progress.distortion - progress.lower
+    if gap <= 1e-6 * progress.lower + 1e-9:
+        return Status.OPTIMAL
+    if gap <= tol * progress.lower and _is_separated(search, progress, k, tol):
         return Status.OPTIMAL
     if progress.relaxed <= progress.lower * (1.0 + tol) + 1e-9:
         return Status.CONVERGED
     return Status.MAX_ITER
+
+
+def _is_separated(search: PairSearch, progress: _Progress, k: int, tol: float) -> bool:
+    """Return whether the k-th eigenvalue of the dual matrix stands clear of the next.
+
+    Then the relaxation's optimum is a projection, and the basis is that one up to the
+    solver's tolerance.
+    """
+    rows = search.directions(progress.codes)
+    values, _ = top_eigenpairs((rows.T * progress.weights) @ rows, k + 1)
+    return bool(values[k - 1] - values[k] > 2.0 * tol * values[k - 1])
 
 
 def _solve_lower(
