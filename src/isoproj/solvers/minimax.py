@@ -36,9 +36,13 @@ _TEMPERATURES = (0.05, 0.02, 0.008, 0.003, 0.001, 0.0003, 0.0001)
 # Temperatures above these run loosely, and in single precision.
 _HOT = 0.002
 _SINGLE = 0.0005
-# Few enough pairs to restart on, and dimensions at which the relaxation is loose.
-_FEW = 20_000
+# Few enough pairs to restart on, and dimensions at which local optima differ most.
+_SOME = 150_000
 _LOOSE = 7
+_N_RESTARTS = 6
+# Few enough pairs to work on all of them, and to close the solver gap for nothing.
+_FEW = 6_000
+_CLOSER = 0.1
 # A scan may find a pair this much worse than the working set's worst.
 _EXCESS = 1e-5
 # Polishing ends when a round gains less.
@@ -236,7 +240,7 @@ def minimax(
             known = np.sort(known_pairs, axis=1) @ np.array([points.n_points, 1])
             codes = np.union1d(codes, known)
         if n_restarts is None:
-            n_restarts = 4 if search.n_pairs <= _FEW and k <= _LOOSE else 0
+            n_restarts = _N_RESTARTS if search.n_pairs <= _SOME and k <= _LOOSE else 0
         given = None if start is None else orthonormal(start)
         starts = [_rounded(relaxation, k)]
         starts += [principal] if n_restarts else []
@@ -284,8 +288,9 @@ def _is_separated(search: PairSearch, progress: _Progress, k: int, tol: float) -
 def _solve_lower(
     search: PairSearch, k: int, tol: float, progress: _Progress
 ) -> Relaxation:
+    target = _CLOSER * tol if search.n_pairs <= _FEW else tol
     relaxation = solve_relaxation(
-        search, k, tol=tol, callback=lambda *_: progress.clock.is_over
+        search, k, tol=target, callback=lambda *_: progress.clock.is_over
     )
     progress.see_relaxation(relaxation)
     _see(search, _rounded(relaxation, k), progress)
@@ -319,11 +324,14 @@ def _solve_upper(
     k = starts[0].shape[1]
     # A product costs its rows times k, and small k leave more pairs near the worst.
     count = min(4000, max(1000, 20_000 // k))
-    lowest = search.lowest(starts[0], count // 2).codes
-    sample = search.sample(count // 2, rng)
-    # The bad pairs of one basis alone would mislead the hot stages, whose smoothed
-    # maximum is close to an average over all pairs.
-    first = np.unique(np.concatenate([codes, lowest, sample]))
+    if search.n_pairs <= _FEW:
+        first = search.sample(_FEW * _FEW, rng)
+    else:
+        lowest = search.lowest(starts[0], count // 2).codes
+        sample = search.sample(count // 2, rng)
+        # The bad pairs of one basis alone would mislead the hot stages, whose
+        # smoothed maximum is close to an average over all pairs.
+        first = np.unique(np.concatenate([codes, lowest, sample]))
     known = _WorkingSet(search, first, limit=max(8000, 4 * count))
     for start in starts:
         _anneal(known, start, count, _TEMPERATURES, progress)
