@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from isoproj.certificate import Certificate
     from isoproj.certify import verify
     from isoproj.estimators.near_isometric import NearIsometricProjection
+    from isoproj.experiments.compare import compare
 
 __all__ = [
     "AuditResult",
@@ -22,6 +23,7 @@ __all__ = [
     "NearIsometricProjection",
     "__version__",
     "audit",
+    "compare",
     "verify",
 ]
 
@@ -30,6 +32,7 @@ _HOMES = {
     "Certificate": "isoproj.certificate",
     "NearIsometricProjection": "isoproj.estimators.near_isometric",
     "audit": "isoproj.auditing",
+    "compare": "isoproj.experiments.compare",
     "verify": "isoproj.certify",
 }
 

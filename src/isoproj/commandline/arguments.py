@@ -267,6 +267,44 @@ def _add_export(verb: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_compare(verb: argparse.ArgumentParser) -> None:
+    _add_data(verb)
+    verb.add_argument(
+        "-k",
+        "--n-components",
+        type=int,
+        nargs="+",
+        required=True,
+        metavar="K",
+        help="numbers of dimensions to compare at",
+    )
+    verb.add_argument(
+        "--methods",
+        nargs="+",
+        metavar="NAME",
+        help="minimax dual_ascent sdp+dr sdp+rr sdp+binned sap fair_pca pca "
+        "pca_directions random gaussian adagio nile_pro fro_max nu_max (default: those "
+        "the paper compares, and ours)",
+    )
+    verb.add_argument(
+        "--seeds", nargs="+", type=int, default=[0], metavar="SEED", help="default 0"
+    )
+    verb.add_argument(
+        "--time-limit", type=float, metavar="SECONDS", help="for each single fit"
+    )
+    verb.add_argument(
+        "--metric",
+        default="contracted",
+        choices=["contracted", "distortion", "stretch", "isometry", "mean", "seconds"],
+        help="what the table shows (default: loss of the worst pair after scaling the "
+        "map so that it stretches nothing)",
+    )
+    _add_output(verb, "where to keep the records, as JSON lines")
+    verb.add_argument(
+        "--plot", metavar="FILE", help="draw loss against k (.png, .svg or .pdf)"
+    )
+
+
 def _add_demo(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "-k",
@@ -321,6 +359,11 @@ VERBS: dict[str, tuple[str, str, _Adder]] = {
         "write the projection for another system",
         "isoproj export model.isoproj --to faiss -o model.faiss",
         _add_export,
+    ),
+    "compare": (
+        "put methods side by side, scored by one referee",
+        "isoproj compare digits -k 5 10 20 --methods minimax pca random",
+        _add_compare,
     ),
     "demo": (
         "fit, certify and compare on a data set that ships with scikit-learn",

@@ -30,6 +30,7 @@ _MODULES = {
     "verify": "judging",
     "info": "describing",
     "export": "exporting",
+    "compare": "comparing",
     "demo": "demonstrating",
 }
 

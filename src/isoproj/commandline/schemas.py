@@ -140,6 +140,25 @@ _VERBS: dict[str, dict[str, Schema]] = {
         "n_components": _COUNT,
         "use": {**_TEXT, "description": "how the other system loads it"},
     },
+    "compare": {
+        "data": _DATA,
+        "records": _list(
+            {
+                "type": "object",
+                "required": ["method", "k", "seed"],
+                "properties": {
+                    "method": _TEXT,
+                    "k": _COUNT,
+                    "seed": {"type": "integer"},
+                    "error": _TEXT,
+                    "distortion": _DISTORTION,
+                    "contracted": _share("the same, scaled to stretch nothing"),
+                    "seconds": _NUMBER,
+                },
+            },
+            "one per method, k and seed; a failed one has 'error' and no numbers",
+        ),
+    },
     "demo": {
         "data": _DATA,
         "n_components": _COUNT,

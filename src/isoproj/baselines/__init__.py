@@ -1,0 +1,29 @@
+"""The systems the paper compares with, and their peers, as transformers.
+
+Every one is found by its own method and judged by the same exact scan.
+"""
+
+from __future__ import annotations
+
+from isoproj.baselines.adagio import Adagio
+from isoproj.baselines.dual_ascent import DualAscent
+from isoproj.baselines.fair_pca import FairPCA
+from isoproj.baselines.fixed_rank import FroMax, NILEPro
+from isoproj.baselines.numax import NuMax
+from isoproj.baselines.pca import PCAProjection
+from isoproj.baselines.random import RandomProjection
+from isoproj.baselines.sdp import SDPProjection
+from isoproj.baselines.secant_avoidance import SecantAvoidance
+
+__all__ = [
+    "Adagio",
+    "DualAscent",
+    "FairPCA",
+    "FroMax",
+    "NILEPro",
+    "NuMax",
+    "PCAProjection",
+    "RandomProjection",
+    "SDPProjection",
+    "SecantAvoidance",
+]

@@ -1,0 +1,98 @@
+"""A principal block, and a random block on what it leaves."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.decomposition import PCA
+
+from isoproj.baselines.base import Baseline, Found, Task
+
+__all__ = ["Adagio"]
+
+
+class Adagio(Baseline):
+    """ADAGIO: principal components, and random signs on the residual.
+
+    After Blasiok and Tsourakakis (arXiv 1609.05388), from the formulas of their
+    published code: ``p = max(k // 2, k - 150)`` principal components of the points,
+    and ``k - p`` rows of random signs ``+-1/sqrt(k - p)`` applied to the residual. Not
+    orthonormal; on average over the signs every squared length is kept. The authors
+    measure lengths, not squared lengths.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Number of dimensions, both blocks together.
+    pairs : {"all", "directions"} or array-like of shape (n_pairs, 2), default="all"
+        Which pairs count.
+    time_limit : float or None, default=None
+        Seconds after which the best so far is returned.
+    random_state : int, RandomState instance or None, default=None
+        Decides the signs.
+    verbose : int, default=0
+        1 writes a line per iteration to standard error.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components_, n_features_in_)
+        The principal block above the random block.
+    distortion_ : float
+        What the worst of all pairs that count loses; exact.
+    stretch_ : float
+        What the most stretched pair gains.
+    worst_pairs_ : ndarray of shape (m, 2)
+        Row numbers of the pairs that lose most, worst first.
+    status_ : Status
+        Why the search stopped.
+    n_iter_, n_components_, n_features_in_ : int
+        Iterations, dimensions kept, features seen.
+    n_principal_ : int
+        Rows of the principal block.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj.baselines import Adagio
+    >>> X = np.random.default_rng(0).normal(size=(20, 6))
+    >>> model = Adagio(n_components=4, random_state=0).fit(X)
+    >>> model.n_principal_, model.components_.shape
+    (2, (4, 6))
+    """
+
+    _keeps_span = False
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        pairs: str | ArrayLike = "all",
+        time_limit: float | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.pairs = pairs
+        self.time_limit = time_limit
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _search(self, task: Task) -> Found:
+        k, n_features = int(self.n_components or 1), int(task.rows.shape[1])
+        p = min(max(k // 2, k - 150), task.points.n_dims)
+        signs = np.where(task.generator.uniform(size=(n_features, k - p)) < 0.5, -1, 1)
+        columns = signs / math.sqrt(k - p)
+        if p:
+            analysis = PCA(n_components=p, random_state=self.random_state)
+            inner = analysis.fit(task.points.coordinates).components_.T
+            principal = task.points.frame.lift(inner)
+            residual = columns - principal @ (principal.T @ columns)
+            columns = np.hstack([principal, residual])
+        return Found(
+            columns=columns,
+            is_orthonormal=False,
+            in_span=False,
+            extras={"n_principal_": p},
+        )

@@ -1,0 +1,235 @@
+"""What every baseline shares: one ``fit``, and a judge that is not the method."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from isoproj._spectral import Array, Indices, contraction
+from isoproj._threads import one_blas_thread
+from isoproj._validation import Rows
+from isoproj.auditing import audit
+from isoproj.certify import lower_bound
+from isoproj.estimators.base import (
+    LinearProjection,
+    check_positive,
+    monitor_of,
+    shipped_components,
+)
+from isoproj.exceptions import DuplicatePointsWarning
+from isoproj.pairs import PairSet, prepare_pairs
+from isoproj.points import Points
+from isoproj.solvers.base import Monitor, Status
+
+__all__ = ["Baseline", "Found", "Task", "check_choice", "check_fraction"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Task:
+    """What a baseline's search is given.
+
+    Parameters
+    ----------
+    rows : ndarray or CSR array of shape (n_rows, n_features)
+        The data.
+    points : Points
+        The same in span coordinates.
+    pairs : PairSet
+        The pairs that count.
+    labels : object
+        What ``fit`` got as ``y``.
+    generator : RandomState
+        Made from ``random_state``.
+    monitor : callable or None
+        Who is told of every step.
+    """
+
+    rows: Rows
+    points: Points
+    pairs: PairSet
+    labels: Any
+    generator: np.random.RandomState
+    monitor: Monitor | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Found:
+    """What a baseline's search hands back; it has not been judged yet.
+
+    Parameters
+    ----------
+    columns : ndarray of shape (n_dims, k) or (n_features, k)
+        The map, in span coordinates or, with ``in_span=False``, in features.
+    is_orthonormal : bool
+        Whether the columns are meant to be orthonormal.
+    in_span : bool
+        Which coordinates ``columns`` are in.
+    n_iter : int
+        Iterations run.
+    status : Status
+        Why the search stopped.
+    weighted_pairs, weights : ndarray or None
+        Dual weights from which a lower bound can be certified.
+    extras : dict
+        Further fitted attributes.
+    """
+
+    columns: Array
+    is_orthonormal: bool = True
+    in_span: bool = True
+    n_iter: int = 1
+    status: Status = Status.COMPLETED
+    weighted_pairs: Indices | None = None
+    weights: Array | None = None
+    extras: dict[str, Any] = field(default_factory=dict)
+
+
+class Baseline(LinearProjection):
+    """A peer's linear map; it is found by the peer's method and judged by ours."""
+
+    n_components: int | None
+    pairs: str | ArrayLike
+    time_limit: float | None
+    random_state: int | np.random.RandomState | None
+    verbose: int
+    # Methods that search the span of the points have nothing to do when all of it fits.
+    _keeps_span = True
+
+    def fit(self, X: ArrayLike | Rows, y: object = None) -> Self:
+        """Find the map and measure what it does to every pair that counts.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            The points.
+        y : array-like of shape (n_samples,) or None
+            Class labels for the methods that say so; ignored by the others.
+
+        Returns
+        -------
+        Baseline
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If the data or a parameter is unusable; the message says how to mend it.
+        """
+        rows = self._validated(X, reset=True)
+        self._check_common(rows.shape[1])
+        self._check_parameters()
+        points, pairs = prepare_pairs(rows, self.pairs, rotate=True)
+        if pairs.n_identical:
+            _warn_of_copies(points, pairs)
+        task = Task(
+            rows=rows,
+            points=points,
+            pairs=pairs,
+            labels=y,
+            generator=check_random_state(self.random_state),
+            monitor=monitor_of(type(self).__name__, self.verbose),
+        )
+        with one_blas_thread():
+            found = self._keep_span(task) or self._search(task)
+        self._adopt(task, found)
+        if found.status.advice:
+            self._warn_of_status(found.status)
+        return self
+
+    @abstractmethod
+    def _search(self, task: Task) -> Found:
+        """Run the method."""
+
+    def _check_parameters(self) -> None:
+        """Raise if a parameter of the method itself is unusable."""
+
+    def _check_common(self, n_features: int) -> None:
+        k = self.n_components
+        if k is not None:
+            if isinstance(k, bool) or not isinstance(k, int | np.integer):
+                msg = f"n_components must be an integer; got {k!r}. Pass one like 20."
+                raise ValueError(msg)
+            if not 1 <= k <= n_features:
+                msg = (
+                    f"n_components must be between 1 and n_features={n_features}; "
+                    f"got {k}. Choose a value in that range."
+                )
+                raise ValueError(msg)
+        check_positive("time_limit", self.time_limit, integral=False)
+
+    def _keep_span(self, task: Task) -> Found | None:
+        k = self.n_components
+        if not self._keeps_span or k is None or k < task.points.n_dims:
+            return None
+        return Found(columns=np.eye(task.points.n_dims), n_iter=0)
+
+    def _adopt(self, task: Task, found: Found) -> None:
+        self.components_ = _components(task, found, self.n_components)
+        judged = audit(task.rows, self.components_, pairs=self.pairs)
+        self.distortion_ = max(0.0, judged.distortion)
+        self.stretch_ = judged.stretch
+        self.worst_pairs_ = judged.worst_pairs
+        self.n_components_ = int(self.components_.shape[0])
+        self.n_iter_ = found.n_iter
+        self.status_ = found.status
+        if found.weights is not None and found.weighted_pairs is not None:
+            k = self.n_components_ if self.n_components is None else self.n_components
+            self.lower_bound_ = lower_bound(
+                task.points, found.weighted_pairs, found.weights, int(k)
+            )
+        for name, value in found.extras.items():
+            setattr(self, name, value)
+
+    def _warn_of_status(self, status: Status) -> None:
+        msg = (
+            f"Stopped early ({status}) at distortion {self.distortion_:.4f}, stretch "
+            f"{self.stretch_:.4f}, both as measured. {status.advice}"
+        )
+        warnings.warn(msg, ConvergenceWarning, stacklevel=3)
+
+
+def _components(task: Task, found: Found, k: int | None) -> NDArray[Any]:
+    """Return the rows that users get, in the precision of the data."""
+    columns, dtype = found.columns, task.rows.dtype
+    if found.is_orthonormal:
+        if found.in_span:
+            wanted = max(columns.shape[1], k or 1)
+            return shipped_components(task.points, columns, task.rows, wanted)
+        return contraction(columns.T, dtype)
+    if found.in_span:
+        # Lifting keeps orthonormal columns only, so the rest is lifted beside it.
+        q, r = scipy.linalg.qr(columns, mode="economic", check_finite=False)
+        columns = task.points.frame.lift(np.asarray(q, dtype=np.float64)) @ r
+    return np.ascontiguousarray(columns.T, dtype=dtype)
+
+
+def _warn_of_copies(points: Points, pairs: PairSet) -> None:
+    msg = (
+        f"{points.n_copies} points repeat another exactly; {pairs.n_identical} "
+        "pairs of identical points have no direction and do not count."
+    )
+    warnings.warn(msg, DuplicatePointsWarning, stacklevel=3)
+
+
+def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    """Raise unless an option is one of those on offer."""
+    if value not in choices:
+        listed = ", ".join(repr(choice) for choice in choices)
+        msg = f"{name} must be one of {listed}; got {value!r}. Use {choices[0]!r}."
+        raise ValueError(msg)
+
+
+def check_fraction(name: str, value: object) -> None:
+    """Raise unless a number lies strictly between 0 and 1."""
+    real = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not real or not 0.0 < float(value) < 1.0:  # type: ignore[arg-type]
+        msg = f"{name} must lie between 0 and 1; got {value!r}. Try 0.4."
+        raise ValueError(msg)

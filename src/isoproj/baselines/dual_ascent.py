@@ -1,0 +1,65 @@
+"""The paper's algorithm under its own name."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from isoproj.estimators.near_isometric import NearIsometricProjection
+
+__all__ = ["DualAscent"]
+
+
+class DualAscent(NearIsometricProjection):
+    """The paper's Algorithm 1: ``NearIsometricProjection(solver="dual_ascent")``.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Number of dimensions to keep.
+    pairs : {"all", "directions"} or array-like of shape (n_pairs, 2), default="all"
+        Which pairs count.
+    max_iter : int or None, default=None
+        The paper's ``T``; None means its 120.
+    time_limit : float or None, default=None
+        Seconds after which the best so far is returned.
+    random_state : int, RandomState instance or None, default=None
+        Accepted as by every estimator; nothing is drawn.
+    verbose : int, default=0
+        1 writes a line per iteration to standard error.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components_, n_features_in_)
+        Orthonormal rows. All further attributes are those of
+        ``NearIsometricProjection``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj.baselines import DualAscent
+    >>> X = np.random.default_rng(0).normal(size=(20, 6))
+    >>> model = DualAscent(n_components=3).fit(X)
+    >>> model.n_iter_
+    120
+    """
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        pairs: str | ArrayLike = "all",
+        max_iter: int | None = None,
+        time_limit: float | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            n_components,
+            solver="dual_ascent",
+            pairs=pairs,
+            max_iter=max_iter,
+            time_limit=time_limit,
+            random_state=random_state,
+            verbose=verbose,
+        )

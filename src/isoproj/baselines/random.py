@@ -1,0 +1,113 @@
+"""Random maps, drawn without a look at the data."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import ArrayLike
+from sklearn.random_projection import (
+    GaussianRandomProjection,
+    SparseRandomProjection,
+)
+
+from isoproj._spectral import Array
+from isoproj.baselines.base import Baseline, Found, Task, check_choice
+from isoproj.solvers.isometry import best_scale
+
+__all__ = ["RandomProjection"]
+
+
+class RandomProjection(Baseline):
+    """Random linear map of the feature space, orthonormal unless told otherwise.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Number of dimensions to keep.
+    kind : {"orthonormal", "gaussian", "sparse"}, default="orthonormal"
+        A uniformly random subspace; independent normal entries of variance
+        ``1/n_components``; or scikit-learn's sparse signs of density
+        ``1/sqrt(n_features)``. The last two stretch some pairs: see ``stretch_``.
+    rescale : bool, default=False
+        Whether to scale the map so that its largest loss equals its largest gain,
+        which no other scale improves on two-sidedly.
+    pairs : {"all", "directions"} or array-like of shape (n_pairs, 2), default="all"
+        Which pairs are judged.
+    time_limit : float or None, default=None
+        Accepted as by every estimator; this one takes a single step.
+    random_state : int, RandomState instance or None, default=None
+        Decides the draw.
+    verbose : int, default=0
+        Accepted as by every estimator.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components_, n_features_in_)
+        The map.
+    distortion_ : float
+        What the worst of all pairs that count loses; exact.
+    stretch_ : float
+        What the most stretched pair gains.
+    worst_pairs_ : ndarray of shape (m, 2)
+        Row numbers of the pairs that lose most, worst first.
+    n_iter_, n_components_, n_features_in_ : int
+        Iterations, dimensions kept, features seen.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj.baselines import RandomProjection
+    >>> X = np.random.default_rng(0).normal(size=(20, 6))
+    >>> model = RandomProjection(n_components=3, random_state=0).fit(X)
+    >>> bool(np.allclose(model.components_ @ model.components_.T, np.eye(3)))
+    True
+    """
+
+    _keeps_span = False
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        kind: str = "orthonormal",
+        rescale: bool = False,
+        pairs: str | ArrayLike = "all",
+        time_limit: float | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.kind = kind
+        self.rescale = rescale
+        self.pairs = pairs
+        self.time_limit = time_limit
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _check_parameters(self) -> None:
+        check_choice("kind", self.kind, ("orthonormal", "gaussian", "sparse"))
+
+    def _search(self, task: Task) -> Found:
+        columns = self._draw(int(task.rows.shape[1]), task.generator)
+        is_orthonormal = self.kind == "orthonormal"
+        if self.rescale:
+            in_span = task.points.frame.coordinates_of(columns)
+            columns = columns * best_scale(task.points, task.pairs, in_span)
+            is_orthonormal = False
+        return Found(columns=columns, is_orthonormal=is_orthonormal, in_span=False)
+
+    def _draw(self, n_features: int, generator: np.random.RandomState) -> Array:
+        k = int(self.n_components or 1)
+        if self.kind == "orthonormal":
+            q, r = scipy.linalg.qr(
+                generator.normal(size=(n_features, k)), mode="economic"
+            )
+            # The signs make the subspace's basis uniform too, not only the subspace.
+            return np.asarray(q * np.where(np.diag(r) < 0.0, -1.0, 1.0))
+        gaussian = self.kind == "gaussian"
+        draw = GaussianRandomProjection if gaussian else SparseRandomProjection
+        fitted = draw(n_components=k, random_state=generator).fit(
+            np.zeros((1, n_features))
+        )
+        rows = fitted.components_ if gaussian else fitted.components_.toarray()
+        return np.asarray(rows, dtype=np.float64).T

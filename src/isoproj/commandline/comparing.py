@@ -1,0 +1,78 @@
+"""``isoproj compare``: methods side by side, scored by one referee."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from isoproj._container import write_atomically
+from isoproj.commandline.console import Console
+from isoproj.commandline.errors import Trouble
+from isoproj.commandline.models import describe_data, options_data
+from isoproj.datafiles.writing import check_output
+from isoproj.experiments.compare import METHODS, Comparison, Record
+from isoproj.experiments.compare import compare as run_comparison
+
+__all__ = ["compare"]
+
+
+def compare(options: argparse.Namespace, console: Console) -> None:
+    """Fit every method for every k and seed; print a table, keep records and plot.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+        Of ``isoproj compare``.
+    console : Console
+        Where to.
+    """
+    for name in (options.output, options.plot):
+        if name is not None:
+            check_output(name, inputs=[options.data], force=options.force)
+    data = options_data(options, min_rows=2)
+    n_features = data.points.shape[1]
+    for k in options.n_components:
+        if not 1 <= k <= n_features:
+            msg = (
+                f"-k must be between 1 and the {n_features} features of {data.name}; "
+                f"got {k}. Choose values in that range."
+            )
+            raise Trouble(msg)
+    console.note(str(data))
+    chosen = options.methods or [m for m in METHODS if m in _USUAL]
+    comparison = run_comparison(
+        data.points,
+        chosen,
+        options.n_components,
+        options.seeds,
+        options.time_limit,
+        progress=lambda record: console.note(_line(record)),
+    )
+    if options.output is not None:
+        write_atomically(options.output, comparison.json_lines().encode())
+    if options.plot is not None:
+        _draw(comparison, options.plot)
+    console.say(comparison.table(options.metric))
+    records = [dict(record) for record in comparison.records]
+    console.tell("compare", {"data": describe_data(data), "records": records})
+
+
+_USUAL = {"minimax", "dual_ascent", "sdp+dr", "sdp+rr", "sap", "pca", "random"}
+
+
+def _line(record: Record) -> str:
+    where = f"{record['method']}, k = {record['k']}, seed {record['seed']}"
+    if record.get("error"):
+        return f"{where}: failed: {record['error']}"
+    return f"{where}: {record['contracted']:.4f} in {record['seconds']:.2f} s"
+
+
+def _draw(comparison: Comparison, path: str) -> None:
+    axes: Any = comparison.plot()
+    kind = Path(path).suffix.lstrip(".") or "png"
+    from io import BytesIO
+
+    buffer = BytesIO()
+    axes.figure.savefig(buffer, format=kind, dpi=150, bbox_inches="tight")
+    write_atomically(path, buffer.getvalue())

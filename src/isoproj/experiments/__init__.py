@@ -1,0 +1,1 @@
+"""Methods side by side: one referee, one comparison, tidy records."""
