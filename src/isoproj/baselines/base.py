@@ -23,8 +23,8 @@ from isoproj.estimators.base import (
     check_positive,
     monitor_of,
     shipped_components,
+    warn_of_copies,
 )
-from isoproj.exceptions import DuplicatePointsWarning
 from isoproj.pairs import PairSet, prepare_pairs
 from isoproj.points import Points
 from isoproj.solvers.base import Monitor, Status
@@ -127,8 +127,7 @@ class Baseline(LinearProjection):
         self._check_common(rows.shape[1])
         self._check_parameters()
         points, pairs = prepare_pairs(rows, self.pairs, rotate=True)
-        if pairs.n_identical:
-            _warn_of_copies(points, pairs)
+        warn_of_copies(points, pairs)
         task = Task(
             rows=rows,
             points=points,
@@ -209,14 +208,6 @@ def _components(task: Task, found: Found, k: int | None) -> NDArray[Any]:
         q, r = scipy.linalg.qr(columns, mode="economic", check_finite=False)
         columns = task.points.frame.lift(np.asarray(q, dtype=np.float64)) @ r
     return np.ascontiguousarray(columns.T, dtype=dtype)
-
-
-def _warn_of_copies(points: Points, pairs: PairSet) -> None:
-    msg = (
-        f"{points.n_copies} points repeat another exactly; {pairs.n_identical} "
-        "pairs of identical points have no direction and do not count."
-    )
-    warnings.warn(msg, DuplicatePointsWarning, stacklevel=3)
 
 
 def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:

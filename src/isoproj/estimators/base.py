@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from abc import ABC, abstractmethod
 from typing import Any, Self
 
@@ -20,10 +21,18 @@ from isoproj._spectral import Array, canonical_signs, contraction, orthonormal
 from isoproj._threads import single_blas_thread
 from isoproj._validation import Rows, check_real, checked_rows
 from isoproj.auditing import audit
+from isoproj.exceptions import DuplicatePointsWarning
+from isoproj.pairs import PairSet
 from isoproj.points import Points
 from isoproj.solvers.base import Monitor, Step, current_monitor
 
-__all__ = ["LinearProjection", "check_positive", "monitor_of", "shipped_components"]
+__all__ = [
+    "LinearProjection",
+    "check_positive",
+    "monitor_of",
+    "shipped_components",
+    "warn_of_copies",
+]
 
 
 class LinearProjection(
@@ -163,6 +172,16 @@ def check_positive(name: str, value: float | None, *, integral: bool) -> None:
     if isinstance(value, bool) or not isinstance(value, kind) or not value > 0:
         msg = f"{name} must be {what} above 0, or None; got {value!r}. Use None."
         raise ValueError(msg)
+
+
+def warn_of_copies(points: Points, pairs: PairSet) -> None:
+    """Tell that pairs of identical points were left out, if any were."""
+    if pairs.n_identical:
+        msg = (
+            f"{points.n_copies} points repeat another exactly; {pairs.n_identical} "
+            "pairs of identical points have no direction and do not count."
+        )
+        warnings.warn(msg, DuplicatePointsWarning, stacklevel=3)
 
 
 def monitor_of(name: str, verbose: int) -> Monitor | None:

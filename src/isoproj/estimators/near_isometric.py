@@ -23,8 +23,9 @@ from isoproj.estimators.base import (
     check_positive,
     monitor_of,
     shipped_components,
+    warn_of_copies,
 )
-from isoproj.exceptions import DuplicatePointsWarning, FormatError
+from isoproj.exceptions import FormatError
 from isoproj.pairs import PairSet, prepare_pairs
 from isoproj.points import Points
 from isoproj.problem import pose
@@ -172,8 +173,7 @@ class NearIsometricProjection(LinearProjection):
         rows = self._validated(X, reset=True)
         self._check_parameters(rows.shape[1])
         points, pairs = prepare_pairs(rows, self.pairs, rotate=True)
-        if pairs.n_identical:
-            self._warn_of_copies(points, pairs)
+        warn_of_copies(points, pairs)
         result = self._solve(points, pairs, last)
         components = shipped_components(points, result.basis, rows, self.n_components)
         certificate = certify(
@@ -375,13 +375,6 @@ class NearIsometricProjection(LinearProjection):
         self.worst_pairs_ = certificate.worst_pairs
         self.n_components_ = certificate.n_components
         self.n_features_in_ = certificate.n_features
-
-    def _warn_of_copies(self, points: Points, pairs: PairSet) -> None:
-        msg = (
-            f"{points.n_copies} points repeat another exactly; {pairs.n_identical} "
-            "pairs of identical points have no direction and do not count."
-        )
-        warnings.warn(msg, DuplicatePointsWarning, stacklevel=3)
 
     def _warn_of_room(self, points: Points) -> None:
         if self.n_components > points.n_dims:

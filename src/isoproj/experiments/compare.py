@@ -21,22 +21,19 @@ from sklearn.base import clone
 from isoproj._threads import n_threads
 from isoproj._validation import Rows
 from isoproj._version import __version__
-from isoproj.baselines import (
-    Adagio,
-    DualAscent,
-    FairPCA,
-    FroMax,
-    NILEPro,
-    NuMax,
-    PCAProjection,
-    RandomProjection,
-    SDPProjection,
-    SecantAvoidance,
-)
+from isoproj.baselines.adagio import Adagio
+from isoproj.baselines.dual_ascent import DualAscent
+from isoproj.baselines.fair_pca import FairPCA
+from isoproj.baselines.fixed_rank import FroMax, NILEPro
+from isoproj.baselines.numax import NuMax
+from isoproj.baselines.pca import PCAProjection
+from isoproj.baselines.random import RandomProjection
+from isoproj.baselines.sdp import SDPProjection
+from isoproj.baselines.secant_avoidance import SecantAvoidance
 from isoproj.estimators.near_isometric import NearIsometricProjection
 from isoproj.experiments.referee import Score, run
 
-__all__ = ["METHODS", "Comparison", "Record", "compare"]
+__all__ = ["METHODS", "Comparison", "Record", "compare", "machine_facts"]
 
 Record = dict[str, Any]
 Data = ArrayLike | Rows | Callable[[int], Any]
