@@ -25,6 +25,8 @@ __all__ = [
 # Points as given: dense (float32 or float64) or scipy CSR, one point a row.
 Rows: TypeAlias = Any
 
+_LARGEST_MAP = 1e100
+
 
 def is_sparse(rows: Rows) -> bool:
     """Return whether rows are a scipy sparse array or matrix.
@@ -212,6 +214,13 @@ def check_map(components: ArrayLike, n_features: int) -> Array:
         raise ValueError(msg)
     if not np.isfinite(rows).all():
         msg = "components must be finite; got NaN or infinity. Refit the map."
+        raise ValueError(msg)
+    largest = float(np.abs(rows).max())
+    if largest > _LARGEST_MAP:
+        msg = (
+            f"components must be at most {_LARGEST_MAP:.0e} in size, so that squares "
+            f"can be told; got {largest:.1e}. Scale the map."
+        )
         raise ValueError(msg)
     return rows
 

@@ -122,7 +122,7 @@ def audit(
     points, selected = prepare_pairs(rows, pairs, rotate=False)
     summary = summarise(points, selected, linear, n_worst=n_worst, progress=progress)
     return AuditResult(
-        distortion=float(summary.worst_losses[0]),
+        distortion=float(summary.worst_losses.max()),
         stretch=summary.largest_gain,
         worst_pairs=summary.worst_pairs,
         worst_distortions=summary.worst_losses,
@@ -136,7 +136,7 @@ def audit(
 
 def _quantiles(summary: PairSummary) -> dict[float, float]:
     below = np.cumsum(summary.counts)
-    worst = float(summary.worst_losses[0])
+    worst = float(summary.worst_losses.max())
     reached = np.searchsorted(below, np.asarray(_QUANTILES) * below[-1])
     return {
         q: min(worst, float(summary.edges[bin_ + 1]))

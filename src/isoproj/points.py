@@ -105,6 +105,9 @@ class Points:
     blur : float
         How far off a squared distance of ``coordinates`` may be beyond rounding
         relative to the two rows; 0 for dense data.
+    raw_square : float
+        Largest squared length of a sparse row before centring, in the scale of
+        ``coordinates``; 0 for dense data.
     """
 
     rows: Rows
@@ -112,7 +115,9 @@ class Points:
     frame: Frame
     first_copy: Indices
     blur: float
-    _huge: bool = field(repr=False)
+    raw_square: float
+    _exponent: int = field(repr=False)
+    _scale: int = field(repr=False)
 
     @staticmethod
     @single_blas_thread
@@ -154,18 +159,19 @@ class Points:
         coordinates, frame, blur = prepare(rows, exponent)
         # Powers of two are exact, so distances keep every digit; entries near 1
         # keep float32 copies clear of its ends.
-        spread = np.abs(coordinates).max(initial=0.0)
-        if spread > 0.0:
-            size = math.frexp(spread)[1]
-            np.ldexp(coordinates, -size, out=coordinates)
-            blur = math.ldexp(blur, -2 * size)
+        spread = max(float(coordinates.max()), -float(coordinates.min()))
+        size = math.frexp(spread)[1] if spread > 0.0 else 0
+        np.ldexp(coordinates, -size, out=coordinates)
+        blur = math.ldexp(blur, -2 * size)
         return Points(
             rows=rows,
             coordinates=coordinates,
             frame=frame,
             first_copy=first_copies(rows),
             blur=blur,
-            _huge=exponent > 1000,
+            raw_square=_largest_square(rows, exponent + size),
+            _exponent=exponent,
+            _scale=size,
         )
 
     @property
@@ -189,6 +195,27 @@ class Points:
         counts = np.bincount(self.first_copy)
         return int((counts * (counts - 1) // 2).sum())
 
+    def mapped(self, components: Array) -> Array:
+        """Return the points under a linear map, in the scale of ``coordinates``.
+
+        Parameters
+        ----------
+        components : ndarray of shape (k, n_features)
+            One output coordinate a row.
+
+        Returns
+        -------
+        ndarray of shape (n_points, k)
+            Translated by the image of the mean.
+        """
+        if not is_sparse(self.rows):
+            return self.coordinates @ self.frame.coordinates_of(components.T)
+        # Span coordinates of sparse rows lack what a Gram matrix cannot see; the rows
+        # themselves do not.
+        images = np.ldexp(self.rows @ components.T, -self._exponent)
+        images -= self.frame.mean @ components.T
+        return np.asarray(np.ldexp(images, -self._scale))
+
     def differences(self, pairs: Indices) -> Rows:
         """Return ``u_i - u_j`` from the data itself, each scaled to size about 1.
 
@@ -204,7 +231,7 @@ class Points:
         """
         sparse = is_sparse(self.rows)
         left, right = (self.rows[p].astype(np.float64) for p in pairs.T)
-        if self._huge:
+        if self._exponent > 1000:
             # Exact unless an entry is next to the smallest number there is.
             left, right = left * 0.25, right * 0.25
         gaps = left - right
@@ -249,6 +276,15 @@ def _with_zero_row(rows: Rows) -> Rows:
     return np.vstack([rows, zero])
 
 
+def _largest_square(rows: Rows, exponent: int) -> float:
+    """Return the largest squared length of a sparse row over ``2 ** exponent``."""
+    if not is_sparse(rows):
+        return 0.0
+    scaled = rows.astype(np.float64)
+    _scale_in_place(scaled, exponent)
+    return float(squared_lengths(scaled).max(initial=0.0))
+
+
 def _exponent_of(rows: Rows) -> int:
     """Return the power of two to divide by so that squares neither over- nor underflow.
 
@@ -273,11 +309,18 @@ def _centred(rows: Rows, exponent: int) -> tuple[Array, Frame, float]:
     The mean's own rounding is a translation, which no distance sees, and the
     subtraction rounds relative to its result: there is no blur.
     """
-    coordinates = np.array(rows, dtype=np.float64, order="C")
     if exponent:
-        _scale_in_place(coordinates, exponent)
-    mean = coordinates.mean(axis=0)
-    coordinates -= mean
+        rows = np.array(rows, dtype=np.float64, order="C")
+        _scale_in_place(rows, exponent)
+    mean = np.asarray(rows.mean(axis=0, dtype=np.float64))
+    coordinates = np.empty(rows.shape)
+
+    def fill(start: int) -> None:
+        chunk = slice(start, start + _CHUNK // 4)
+        np.subtract(rows[chunk], mean, out=coordinates[chunk])
+
+    for _ in threaded_map(fill, range(0, rows.shape[0], _CHUNK // 4), n_threads()):
+        pass
     return coordinates, Frame(None, None, None, mean), 0.0
 
 
@@ -421,9 +464,10 @@ def _dense_hashes(rows: Rows) -> Words:
     per_value = rows.dtype.itemsize // 4
     multipliers = _multipliers(rows.shape[1] * per_value)
     hashes = np.empty(rows.shape[0], dtype=np.uint64)
-    for start in range(0, rows.shape[0], _CHUNK):
-        words = _words(rows[start : start + _CHUNK])
-        hashes[start : start + _CHUNK] = words @ multipliers
+    # Blocks that stay in cache: the words are made, used once and forgotten.
+    step = max(1, 2**17 // max(1, multipliers.size))
+    for start in range(0, rows.shape[0], step):
+        hashes[start : start + step] = _words(rows[start : start + step]) @ multipliers
     return hashes
 
 

@@ -77,6 +77,14 @@ class Problem(ABC):
             moment += _edge_moment(self.coordinates, self.pairs(close), conductances)
         return moment
 
+    def _shares(self, squares: Array) -> Array:
+        """Return squared lengths as shares of the pairs' own, in place."""
+        squares *= self.inverse_squares
+        # A gap that rotation rounded to nothing keeps all of it: it must not seem
+        # the worst. The final scan judges it on the data itself.
+        squares[self.inverse_squares == 0.0] = 1.0
+        return squares
+
     def dual(self, weights: Array) -> tuple[float, Array]:
         """Return the dual value ``g(w)`` and the top eigenvectors of ``M(w)``.
 
@@ -146,8 +154,7 @@ def _is_close(
 
 
 def _inverse(squares: Array) -> Array:
-    # Rotation may round the gap of nearly identical points to nothing: such a pair
-    # gets no weight from a solver, and the final scan judges it on the data itself.
+    # 0 marks a gap of nearly identical points that rotation rounded to nothing.
     return np.divide(1.0, squares, out=np.zeros_like(squares), where=squares > 0.0)
 
 
@@ -172,9 +179,8 @@ class ListedPairsProblem(Problem):
 
     def retained(self, basis: Array) -> Array:
         """Return the share of squared length each pair keeps."""
-        return _squared_gaps(self.coordinates @ basis, self.listed) * (
-            self.inverse_squares
-        )
+        squares = _squared_gaps(self.coordinates @ basis, self.listed)
+        return self._shares(squares)
 
 
 class AllPairsProblem(Problem):
@@ -222,8 +228,7 @@ class AllPairsProblem(Problem):
         squares = self._squares(projected)
         if self.close.size:
             squares[self.close] = self._close_squares(projected)
-        squares *= self.inverse_squares
-        return squares
+        return self._shares(squares)
 
 
 def graph_moment(coordinates: Array, pairs: Indices, conductances: Array) -> Array:

@@ -28,12 +28,15 @@ __all__ = ["N_BINS", "PairSummary", "exact_losses", "summarise"]
 
 N_BINS = 4096
 _BLOCK_ROWS = 512
-_BLOCK_COLUMNS = 2048
+_BLOCK_COLUMNS = 1024
 _SETTLE = 2048
 # Below this many pairs float64 throughout costs less than it is worth to avoid.
 _SMALL = 2_000_000
 # Pairs whose squared distance is below this many error bounds are settled exactly.
 _CLOSE = 16.0
+# Losses closer than this differ by rounding alone.
+_TIE = 1e-14
+_STRETCHED = 1e8
 
 Block = NDArray[Any]
 Progress = Callable[[int, int], None]
@@ -164,7 +167,9 @@ def summarise(
     for _ in threaded_map(visit, tasks, n_threads()):
         if progress is not None:
             progress(tally.n_done, pairs.n_pairs)
-    return tally.summary()
+    # Once more, all together: a product's last bit depends on the rows beside it.
+    worst = tally.losers.pairs
+    return tally.summary(exact_losses(points, worst, components))
 
 
 def _largest_ratio(components: Array) -> float:
@@ -186,12 +191,17 @@ class _Leaders:
     @property
     def floor(self) -> float:
         """No value below this can still get in."""
-        return float(self.values[-1]) if self.values.size == self.size else -math.inf
+        if self.values.size < self.size:
+            return -math.inf
+        return float(self.values[-1]) - 2.0 * _TIE
 
     def add(self, values: Array, pairs: Indices) -> None:
         values = np.concatenate([self.values, values])
         pairs = np.concatenate([self.pairs, pairs])
-        order = np.lexsort((pairs[:, 1], pairs[:, 0], -values))
+        # Values that differ by rounding alone tie; then the index decides, so that
+        # the answer does not depend on which block came first.
+        rounded = np.round(values / _TIE)
+        order = np.lexsort((pairs[:, 1], pairs[:, 0], -rounded))
         values, pairs = values[order], pairs[order]
         # A pair may be settled twice; its two entries are neighbours now.
         fresh = np.ones(values.size, dtype=bool)
@@ -235,25 +245,35 @@ class _Tally:
             if self.may_stretch:
                 self.gainers.add(-losses, pairs)
 
-    def add_spread(self, ratios: Block) -> None:
-        """Add a two-dimensional block of kept shares, which is used up."""
+    def add_spread(self, ratios: Block, bins: Indices | None = None) -> None:
+        """Add a two-dimensional block of kept shares, which is used up.
+
+        ``bins`` is memory for as many integers as the block has entries.
+        """
         total = float(ratios.sum(axis=1).sum(dtype=np.float64))
         ratios *= ratios.dtype.type(N_BINS / self.top)
-        np.clip(ratios, 0, N_BINS - 1, out=ratios)
-        counts = np.bincount(ratios.astype(np.uint16).ravel(), minlength=N_BINS)
+        if bins is None:
+            bins = np.empty(ratios.size, dtype=np.intp)
+        bins = bins[: ratios.size]
+        # Truncation takes a ratio rounded below 0 to bin 0, and one rounded above the
+        # top to the bin behind the last, which is counted with the last.
+        np.copyto(bins.reshape(ratios.shape), ratios, casting="unsafe")
+        counts = np.bincount(bins, minlength=N_BINS + 1)
+        counts[N_BINS - 1] += counts[N_BINS:].sum()
+        counts = counts[:N_BINS]
         with self.lock:
             self.counts += counts
             self.ratio_sums.append(total)
             self.n_done += ratios.size
 
-    def summary(self) -> PairSummary:
+    def summary(self, worst_losses: Array) -> PairSummary:
         gain = self.gainers.values[0] if self.may_stretch else self.top - 1.0
         kept = math.fsum(self.ratio_sums) / self.n_done
         edges = 1.0 - self.top * np.arange(N_BINS, -1, -1) / N_BINS
         return PairSummary(
             n_pairs=self.n_done,
             worst_pairs=self.losers.pairs,
-            worst_losses=self.losers.values,
+            worst_losses=worst_losses,
             largest_gain=max(float(gain), 0.0),
             mean_loss=1.0 - kept,
             counts=self.counts[::-1],
@@ -315,6 +335,14 @@ class _Factor:
         return np.asarray(taken)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Space:
+    """Memory of one thread: two blocks of numbers, one of bin numbers."""
+
+    values: Block
+    bins: Indices
+
+
 def _corner(rows: slice, columns: slice) -> Indices:
     return np.array([rows.start, columns.start], dtype=np.intp)
 
@@ -328,20 +356,24 @@ class _AllPairsWalk:
         self.points = points
         self.components = components
         self.tally = tally
-        self.mapped = points.coordinates @ points.frame.coordinates_of(components.T)
-        fast = np.float64 if n_pairs <= _SMALL else np.float32
+        self.mapped = points.mapped(components)
+        # Squares of what a map stretches by thousands may not fit float32.
+        wide = n_pairs <= _SMALL or tally.top > _STRETCHED
+        fast = np.float64 if wide else np.float32
         self.factors = self._factors(fast)
         self.exact_factors = self.factors if fast is np.float64 else None
         counts = np.bincount(points.first_copy, minlength=points.n_points)
         self.repeated = counts[points.first_copy] > 1
         self.lock = threading.Lock()
+        self.local = threading.local()
 
     def _factors(self, dtype: type[np.floating[Any]]) -> tuple[_Factor, _Factor]:
         points = self.points
-        size = np.einsum("ij,ij->i", points.coordinates, points.coordinates).max()
+        norms = squared_lengths(points.coordinates)
+        size = max(float(norms.max()), 4.0 * points.raw_square)
         # Mapped rows carry the rounding of a product as long as the row they map.
         eps = float(np.finfo(np.float64).eps)
-        haze = points.n_dims * eps * math.sqrt(self.tally.top * float(size))
+        haze = points.rows.shape[1] * eps * math.sqrt(self.tally.top * size)
         return (
             _Factor.of(points.coordinates, dtype, points.blur, 0.0),
             _Factor.of(self.mapped, dtype, self.tally.top * points.blur, haze),
@@ -351,16 +383,27 @@ class _AllPairsWalk:
         """Visit every pair (i, j), j > i, with i in the stripe."""
         rows = slice(start, min(start + _BLOCK_ROWS, self.points.n_points))
         lefts = tuple(factor.left(rows) for factor in self.factors)
-        # Fresh megabytes for every block would cost as much as looking at them.
-        space = np.empty((2, _BLOCK_ROWS * _BLOCK_COLUMNS), lefts[0].dtype)
+        space = self._space(lefts[0].dtype)
         for first in range(start, self.points.n_points, _BLOCK_COLUMNS):
             columns = slice(first, min(first + _BLOCK_COLUMNS, self.points.n_points))
             if not self._visit(rows, columns, self.factors, lefts, space):
                 # Too many close pairs for float32: this block again in float64.
                 factors = self._float64_factors()
                 again = tuple(factor.left(rows) for factor in factors)
-                wide = np.empty(space.shape)
+                wide = self._space(again[0].dtype)
                 self._visit(rows, columns, factors, again, wide)
+
+    def _space(self, dtype: np.dtype[Any]) -> _Space:
+        """Return this thread's memory for blocks.
+
+        Fresh megabytes for every block would cost as much as looking at them.
+        """
+        space: _Space | None = getattr(self.local, dtype.name, None)
+        if space is None:
+            size = _BLOCK_ROWS * _BLOCK_COLUMNS
+            space = _Space(np.empty((2, size), dtype), np.empty(size, dtype=np.intp))
+            setattr(self.local, dtype.name, space)
+        return space
 
     def _float64_factors(self) -> tuple[_Factor, _Factor]:
         with self.lock:
@@ -374,11 +417,11 @@ class _AllPairsWalk:
         columns: slice,
         factors: tuple[_Factor, _Factor],
         lefts: tuple[Block, ...],
-        space: Block,
+        space: _Space,
     ) -> bool:
         """Add one block to the tally; False if another precision must do it."""
         shape = (rows.stop - rows.start, columns.stop - columns.start)
-        total, ratios = space[:, : shape[0] * shape[1]].reshape(2, *shape)
+        total, ratios = space.values[:, : shape[0] * shape[1]].reshape(2, *shape)
         np.matmul(lefts[0], factors[0].right[columns].T, out=total)
         absent = self._absent(rows, columns)
         if absent is not None:
@@ -398,7 +441,8 @@ class _AllPairsWalk:
             if absent is not None:
                 ratios[absent] = sign * np.inf
             self._lead(sign, ratios, total, rows, columns, factors)
-        self.tally.add_spread(ratios if absent is None else ratios[~absent][None, :])
+        present = ratios if absent is None else ratios[~absent][None, :]
+        self.tally.add_spread(present, space.bins)
         return True
 
     def _absent(self, rows: slice, columns: slice) -> Block | None:
@@ -448,10 +492,7 @@ class _AllPairsWalk:
             entries = np.column_stack(np.unravel_index(index, ratios.shape))
             finite = np.isfinite(ratios[entries[:, 0], entries[:, 1]])
             self._settle_leaders(entries[finite] + _corner(rows, columns))
-        lengths, maps = factors
-        reach = maps.row_errors(rows, columns)
-        reach += self.tally.top * lengths.row_errors(rows, columns)
-        bars = sign - leaders.floor + 1.1 * reach / total.min(axis=1) + 1e-6
+        bars = self._bars(sign, leaders.floor, total, rows, columns, factors)
         # Infinite ratios mark what is no pair, and pass no finite bar.
         bars = np.minimum(bars, np.finfo(ratios.dtype).max)
         extremes = ratios.min(axis=1) if sign > 0 else -ratios.max(axis=1)
@@ -467,6 +508,27 @@ class _AllPairsWalk:
             total[i, j].astype(np.float64),
             factors,
         )
+
+    def _bars(
+        self,
+        sign: float,
+        floor: float,
+        total: Block,
+        rows: slice,
+        columns: slice,
+        factors: tuple[_Factor, _Factor],
+    ) -> Block:
+        """Return, row by row, what ``sign * ratio`` of a leader cannot exceed.
+
+        A ratio ``q`` is off by at most ``(m + q e) / length`` with the errors ``m`` and
+        ``e`` of what is divided; close pairs are out, so ``e / length`` is small.
+        """
+        least = total.min(axis=1)
+        error = 1.1 * factors[0].row_errors(rows, columns) / least
+        mapped = 1.1 * factors[1].row_errors(rows, columns) / least
+        if sign > 0:
+            return np.asarray((1.0 - floor + mapped) / (1.0 - error) + 1e-6)
+        return np.asarray(-1.0 - floor + mapped + self.tally.top * error + 1e-6)
 
     def _settle_best(
         self,

@@ -90,7 +90,11 @@ class PairSearch:
                 self._prepare_blocks(
                     pairs.n_pairs * self._dtype.itemsize < memory_limit
                 )
-        self._extra_inverse = _inverse_squares(self.coordinates, self._extra)
+        inverse = _inverse_squares(self.coordinates, self._extra)
+        # Rotation rounded some gaps to nothing: they have no direction to work with,
+        # and the exact scan at the end judges them on the data itself.
+        self._extra = self._extra[np.isfinite(inverse)]
+        self._extra_inverse = inverse[np.isfinite(inverse)]
         sampled = self.decode(self.sample(_SAMPLE, np.random.default_rng(0)))
         self._sampled = sampled, _inverse_squares(self.coordinates, sampled)
 
@@ -110,16 +114,18 @@ class PairSearch:
         """Return codes of about ``count`` random pairs, all where there are fewer."""
         n = self.points.n_points
         if self.pairs.listed is not None:
-            listed = self.pairs.listed
-            rows = rng.permutation(listed.shape[0])[:count]
-            return np.asarray(listed[rows, 0] * n + listed[rows, 1])
-        if n * (n - 1) // 2 <= count:
-            i, j = np.triu_indices(n, 1)
+            pairs = rng.permutation(self.pairs.listed)[:count]
         else:
-            i, j = np.sort(rng.integers(n, size=(2, count)), axis=0)
-        first = self.points.first_copy
-        distinct = first[i] != first[j]
-        return np.unique(i[distinct] * n + j[distinct])
+            # One point stands for all that are identical to it.
+            alone = np.flatnonzero(self.points.first_copy == np.arange(n))
+            if alone.size * (alone.size - 1) // 2 <= count:
+                chosen = np.column_stack(np.triu_indices(alone.size, 1))
+            else:
+                chosen = np.sort(rng.integers(alone.size, size=(count, 2)), axis=1)
+                chosen = chosen[chosen[:, 0] != chosen[:, 1]]
+            pairs = alone[chosen]
+        pairs = pairs[np.isfinite(_inverse_squares(self.coordinates, pairs))]
+        return np.unique(pairs @ np.array([n, 1]))
 
     def weakest(self, factor: Array, level: float, most: int = 20_000) -> Weakest:
         """Return the pairs of which at most ``level`` is kept, and the weakest anyway.
@@ -286,7 +292,7 @@ def _squares(mapped: Array, pairs: Indices) -> Array:
 
 
 def _inverse_squares(coordinates: Array, pairs: Indices) -> Array:
-    """Return inverse squared distances; infinity (never weakest) where rounded away."""
+    """Return inverse squared distances; infinity where the gap was rounded away."""
     squares = _squares(coordinates, pairs)
     return np.where(
         squares > 0.0, 1.0 / np.where(squares > 0.0, squares, 1.0), math.inf

@@ -112,7 +112,8 @@ class LinearProjection(
             self.pairs == "directions"
         )
         pairs = "directions" if directions else "all"
-        return -audit(rows, self.components_, pairs=pairs, n_worst=1).distortion
+        result = audit(rows, self.components_, pairs=pairs, n_worst=1)
+        return -max(0.0, result.distortion)
 
     def __sklearn_tags__(self) -> Any:  # noqa: ANN401 - scikit-learn's own type
         tags = super().__sklearn_tags__()

@@ -171,8 +171,8 @@ def _model(directions: Array, basis: Array, weights: Array, damping: float) -> _
     factors *= (-2.0 * scale).astype(np.float32)
     flat = factors.reshape(directions.shape[0], -1)
     gram = (flat @ flat.T).astype(np.float64)
-    # Rounding must not make the Gram matrix indefinite.
-    gram[np.diag_indices(gram.shape[0])] *= 1.0 + 1e-6
+    # Neither rounding nor parallel pairs may make the Gram matrix indefinite.
+    gram[np.diag_indices(gram.shape[0])] += 2e-6 * gram.diagonal().max()
     return _Model(flat, scale, normal, rotation, gram)
 
 
@@ -224,7 +224,11 @@ def finish(
         rows = _tight(values, band, limit)
         local = weights[rows] / max(float(weights[rows].sum()), 1e-300)
         model = _model(secants.explicit(rows), basis, local, damping)
-        local = simplex_minimiser(model.gram, values[rows])
+        try:
+            local = simplex_minimiser(model.gram, values[rows])
+        except np.linalg.LinAlgError:
+            # Too degenerate for the programme: what we have is the answer.
+            break
         weights = np.zeros(len(secants))
         weights[rows] = local
         worst = float(values.max())
@@ -265,5 +269,8 @@ def _try_step(
         if correction == 0:
             # The linearised losses, replaced by what the full step really gave.
             shifted = curve.losses(1.0)[0][rows] + model.gram @ weights
-            step = model.step(simplex_minimiser(model.gram, shifted))
+            try:
+                step = model.step(simplex_minimiser(model.gram, shifted))
+            except np.linalg.LinAlgError:
+                break
     return best
