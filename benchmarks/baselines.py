@@ -5,7 +5,7 @@ Run: python benchmarks/baselines.py [--write]
 r = 101 images, k = 5 ... 40, five samples of images (the sample's seed is also every
 method's random_state). One referee scores all: distortion exactly over all 5,050 pairs.
 NILE-Pro, FroMax and NuMax, which stretch, can be asked for by ``--methods``.
-``--write`` stores the records and the tables as baselines.jsonl and baselines.txt.
+``--write`` stores the records and the tables in results/, as baselines.jsonl and .txt.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from _data import mnist_digit
 
 from isoproj.experiments.compare import Comparison, compare
 
-HERE = Path(__file__).resolve().parent
+RESULTS = Path(__file__).parent / "results"
 METHODS = [
     "minimax",
     "dual_ascent",
@@ -82,8 +82,8 @@ def main() -> None:
     if options.write:
         command = "python benchmarks/baselines.py --write"
         body = f"Made by: {command}\n\n" + "\n".join(text)
-        (HERE / "baselines.txt").write_text(body, encoding="utf-8")
-        Comparison(tuple(lines)).save(HERE / "baselines.jsonl")
+        (RESULTS / "baselines.txt").write_text(body, encoding="utf-8")
+        Comparison(tuple(lines)).save(RESULTS / "baselines.jsonl")
 
 
 if __name__ == "__main__":
