@@ -45,6 +45,7 @@ _FEW = 6_000
 _CLOSER = 0.1
 # A scan may find a pair this much worse than the working set's worst.
 _EXCESS = 1e-5
+_LARGEST_SET = 40_000
 # Polishing ends when a round gains less.
 _GAIN = 2e-5
 _SMALL_BASIS = 9_000
@@ -322,8 +323,9 @@ def _solve_upper(
 ) -> None:
     """Search from every start, then polish the best to a local optimum of the max."""
     k = starts[0].shape[1]
-    # A product costs its rows times k, and small k leave more pairs near the worst.
-    count = min(4000, max(1000, 20_000 // k))
+    # Small k leave more pairs near the worst. A set too small to hold them makes the
+    # search go round in circles, and pairs are cheap beside the points they join.
+    count = min(4000, max(2000, 20_000 // k))
     if search.n_pairs <= _FEW:
         first = search.sample(_FEW * _FEW, rng)
     else:
@@ -332,7 +334,7 @@ def _solve_upper(
         # The bad pairs of one basis alone would mislead the hot stages, whose
         # smoothed maximum is close to an average over all pairs.
         first = np.unique(np.concatenate([codes, lowest, sample]))
-    known = _WorkingSet(search, first, limit=max(8000, 4 * count))
+    known = _WorkingSet(search, first, limit=_LARGEST_SET)
     for start in starts:
         _anneal(known, start, count, _TEMPERATURES, progress)
     if given is not None:
@@ -379,11 +381,11 @@ def _cooled(secants: Secants, basis: Array, temperature: float) -> Array:
 def _polish(known: _WorkingSet, basis: Array, count: int, progress: _Progress) -> None:
     """Alternate exact programmes on the tight pairs with searches of all pairs."""
     # A programme costs its tight pairs squared times the size of a basis; on large
-    # bases a second one gains less than it costs.
-    rounds = 8 if basis.size <= _SMALL_BASIS else 2
+    # bases one is as much as it is worth.
+    rounds, programmes = (8, 3) if basis.size <= _SMALL_BASIS else (1, 1)
     for _ in range(rounds):
         before = progress.distortion
-        moved = finish(known.secants, basis, max_iter=3)
+        moved = finish(known.secants, basis, max_iter=programmes)
         excess, overall = known.grow(moved, 0.005, count)
         progress.see_basis(moved, overall)
         progress.tell(known.codes.size)
