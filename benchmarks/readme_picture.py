@@ -45,14 +45,16 @@ def draw(values: dict[str, list[float]]) -> None:
         floor = name.startswith("no projection")
         style = {"linestyle": "--"} if floor else {"marker": "o", "markersize": 4}
         axis.plot(DIMENSIONS, line, color=COLOURS[name], linewidth=2, **style)
-        axis.annotate(
-            name,
-            (DIMENSIONS[-1], line[-1]),
-            xytext=(6, 0),
-            textcoords="offset points",
-            color=COLOURS[name],
-            va="center",
-        )
+        if not floor:
+            axis.annotate(
+                name,
+                (DIMENSIONS[-1], line[-1]),
+                xytext=(6, 0),
+                textcoords="offset points",
+                color=COLOURS[name],
+                va="center",
+            )
+    axis.text(8, 0.25, "no projection can get\nbelow the dashed line", color="#00664c")
     floor = values["no projection can get below"]
     axis.fill_between(
         DIMENSIONS,
