@@ -94,3 +94,10 @@ def test_a_callback_stops_it_with_valid_bounds():
     _, result = solved(cloud(5, 40, 30), 5, callback=lambda *_: True)
     assert result.n_iter == 0
     assert 0.0 <= result.lower <= result.relaxed
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_isotropic_data_make_every_pair_tight_and_do_not_stall_it(seed):
+    _, result = solved(np.random.RandomState(seed).normal(size=(150, 8)), 2)
+    assert_allclose(result.lower, 0.75, rtol=2e-3)
+    assert result.relaxed <= result.lower * 1.001

@@ -26,7 +26,7 @@ __all__ = ["PairSearch", "Weakest"]
 _BLOCK = 512
 _CHUNK = 65_536
 _SMALL = 2_000_000
-_SAMPLE = 8_000
+_SAMPLE = 20_000
 # Pairs closer than this share of their norms are measured by their difference.
 _CLOSE = {np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-12}
 

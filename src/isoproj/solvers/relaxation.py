@@ -67,6 +67,7 @@ _FEWEST = 40  # rows that may enter at once however small the subspace
 _SPARE = 4000  # pairs looked at for rows that are new
 _PARALLEL = 1e-10  # one minus the cosine of directions that count as the same
 _ROW_SCALE = 4.0  # working rows expected per subspace dimension
+_ATTEMPTS = 3  # starts, should an iterate get stuck at the boundary
 _ZERO = 1e-9  # distortions below this count as zero
 _SAMPLE = 4000  # random pairs whose moment starts a cold solve
 
@@ -107,7 +108,7 @@ def solve_relaxation(
     *,
     tol: float = 1e-3,
     start: Relaxation | None = None,
-    max_iter: int = 100,
+    max_iter: int = 60,
     callback: Callback | None = None,
 ) -> Relaxation:
     """Solve the relaxation over all pairs of a search.
@@ -123,7 +124,8 @@ def solve_relaxation(
     start : Relaxation or None
         Warm start, of the same or another ``k``.
     max_iter : int
-        Most Newton steps.
+        Most Newton steps of one attempt; one that gets stuck is followed by another
+        from another start.
     callback : callable or None
         Called as ``callback(iteration, lower, relaxed)``; True stops the solve.
 
@@ -145,14 +147,49 @@ def solve_relaxation(
     """
     if search.n_pairs <= k:
         return _spanned(search, k)
-    state = _start(search, k, start)
+    best: Relaxation | None = None
+    for seed in range(_ATTEMPTS):
+        result, is_done = _attempt(search, k, tol, start, max_iter, callback, seed)
+        best = result if best is None else _better(best, result)
+        if is_done:
+            break
+    assert best is not None
+    return best
+
+
+def _better(first: Relaxation, second: Relaxation) -> Relaxation:
+    """Return the better of each side of two attempts."""
+    dual = first if first.lower >= second.lower else second
+    primal = first if first.relaxed <= second.relaxed else second
+    return Relaxation(
+        dual.codes,
+        dual.weights,
+        primal.factor,
+        dual.lower,
+        primal.relaxed,
+        first.n_iter + second.n_iter,
+    )
+
+
+def _attempt(
+    search: PairSearch,
+    k: int,
+    tol: float,
+    start: Relaxation | None,
+    max_iter: int,
+    callback: Callback | None,
+    seed: int,
+) -> tuple[Relaxation, bool]:
+    """Follow the central path once; also return whether trying again is pointless."""
+    state = _start(search, k, start, seed)
     best = _Best.of(state)
+    told = False
     for iteration in range(max_iter + 1):
         best = best.with_point(state, search)
         # The bound restricted to the subspace is optimistic but cheap.
         close = best.gap(state.restricted_bound()) <= tol
-        stop = callback is not None and callback(iteration, best.lower, best.relaxed)
-        stop = stop or iteration == max_iter
+        told = callback is not None and callback(iteration, best.lower, best.relaxed)
+        stop = told or iteration == max_iter
         if close or stop:
             best = best.with_bound(state)
         if stop or best.gap(best.lower) <= tol:
@@ -164,7 +201,7 @@ def solve_relaxation(
             # The iterate has reached rounding level.
             best = best.with_bound(state)
             break
-    return best.result(iteration)
+    return best.result(iteration), told or best.gap(best.lower) <= tol
 
 
 def _spanned(search: PairSearch, k: int) -> Relaxation:
@@ -188,9 +225,9 @@ def _soft_minimum(values: Array, barrier: float) -> float:
     )
 
 
-def _start(search: PairSearch, k: int, warm: Relaxation | None) -> _State:
+def _start(search: PairSearch, k: int, warm: Relaxation | None, seed: int) -> _State:
     """Return a primal feasible, centred starting state."""
-    moment, basis = _start_subspace(search, k, warm)
+    moment, basis = _start_subspace(search, k, warm, seed)
     energies, vectors = np.linalg.eigh(symmetric(basis.T @ moment @ basis))
     barrier = _START_BARRIER
     if warm is not None:
@@ -241,11 +278,11 @@ def _warm_barrier(search: PairSearch, k: int, vectors: Array, energies: Array) -
 
 
 def _start_subspace(
-    search: PairSearch, k: int, warm: Relaxation | None
+    search: PairSearch, k: int, warm: Relaxation | None, seed: int
 ) -> tuple[Array, Array]:
     """Return the moment to start from and the subspace to work in."""
     if warm is None:
-        codes = search.sample(_SAMPLE, np.random.default_rng(0))
+        codes = search.sample(_SAMPLE, np.random.default_rng(seed))
         weights = np.full(codes.size, 1.0 / codes.size)
     else:
         codes, weights = warm.codes, warm.weights
@@ -398,7 +435,10 @@ class _State:
         barrier = self.barrier
         width = len(self.projector)
         scale = _ROW_SCALE * width * barrier
-        level = self.t + _NEAR * scale
+        # An optimum needs no more rows than P has entries. Where isotropic data make
+        # all pairs tight at once, further ones come only if they are violated.
+        plenty = self.codes.size > width * (width + 1)
+        level = self.t + (0.0 if plenty else _NEAR * scale)
         found = search.weakest(factor, level, most=self.codes.size + _SPARE)
         fresh = ~np.isin(found.codes, self.codes) & (found.retained < level)
         codes, rows = self._unlike(search, found.codes[fresh], max(width, _FEWEST))
