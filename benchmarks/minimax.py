@@ -74,7 +74,10 @@ def speed(steps: int = 120) -> list[str]:
         algorithm_1(directions_of(points), k, n_steps=steps)
         literal = (time.perf_counter() - start) * 121 / (steps + 1)
     lines = ["n = 100128, d = 784, k = 20; BLAS on one thread for both", ""]
-    lines.append(f"literal implementation of the paper, 120 steps: {literal:.1f} s")
+    note = "" if steps == 120 else f" (scaled from {steps} steps)"
+    lines.append(
+        f"literal implementation of the paper, 120 steps: {literal:.1f} s{note}"
+    )
     for _ in range(3):
         model, seconds = fitted(points, k)
         lines.append(
@@ -111,7 +114,7 @@ def embeddings() -> list[str]:
         points = file["embeddings"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model, seconds = fitted(points, 64, tol=1e-2)
+        model, seconds = fitted(points, 64, tol=1e-1)
     certificate = model.certificate_
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     return [
@@ -169,7 +172,7 @@ def draw_cost(by_size, by_dimension, slopes) -> None:
 def main() -> None:
     parts = {
         "grid": grid,
-        "speed": speed,
+        "speed": lambda: speed(options.literal_steps),
         "class": lambda: whole_class(0.1),
         "embeddings": embeddings,
         "cost": cost,
@@ -177,6 +180,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", nargs="*", default=list(parts))
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--literal-steps", type=int, default=120)
     options = parser.parse_args()
     for name in options.what:
         lines = parts[name]()
