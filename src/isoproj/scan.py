@@ -303,9 +303,16 @@ class _Factor:
         """
         n_points, width = coordinates.shape
         right = np.empty((n_points, width + 2), dtype=dtype)
-        right[:, :width] = coordinates
-        right[:, width] = 1.0
-        right[:, width + 1] = np.einsum("ij,ij->i", coordinates, coordinates)
+
+        def fill(start: int) -> None:
+            rows = slice(start, start + _BLOCK_ROWS)
+            block = coordinates[rows]
+            right[rows, :width] = block
+            right[rows, width] = 1.0
+            right[rows, width + 1] = np.einsum("ij,ij->i", block, block)
+
+        for _ in threaded_map(fill, range(0, n_points, _BLOCK_ROWS), n_threads()):
+            pass
         # Worst case of a dot product of this length, twice (for the factor 2), with
         # room for the rounding of coordinates and norms to the block's precision.
         unit = float(np.finfo(dtype).eps) / 2.0
@@ -369,13 +376,13 @@ class _AllPairsWalk:
 
     def _factors(self, dtype: type[np.floating[Any]]) -> tuple[_Factor, _Factor]:
         points = self.points
-        norms = squared_lengths(points.coordinates)
-        size = max(float(norms.max()), 4.0 * points.raw_square)
+        lengths = _Factor.of(points.coordinates, dtype, points.blur, 0.0)
+        size = max(2.0 * float(lengths.norms.max()), 4.0 * points.raw_square)
         # Mapped rows carry the rounding of a product as long as the row they map.
         eps = float(np.finfo(np.float64).eps)
         haze = points.rows.shape[1] * eps * math.sqrt(self.tally.top * size)
         return (
-            _Factor.of(points.coordinates, dtype, points.blur, 0.0),
+            lengths,
             _Factor.of(self.mapped, dtype, self.tally.top * points.blur, haze),
         )
 
