@@ -220,6 +220,11 @@ def test_warnings_are_lines_and_part_of_the_json(folder, run, checked, points):
     assert run("fit", "copies.npy", "-k", 2, "-q", *QUICK)[2] == ""
 
 
+def _hear_ctrl_c():
+    # A shell that started the tests in the background has told them to ignore it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def test_ctrl_c_saves_the_best_certified_answer(folder, run, checked):
     words = ["fit", "points.npy", "-k", "2", "-o", "m.isoproj", "-v", "--json"]
     words += ["--solver", "dual_ascent", "--max-iter", "100000000"]
@@ -228,6 +233,7 @@ def test_ctrl_c_saves_the_best_certified_answer(folder, run, checked):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=_hear_ctrl_c,
     ) as process:
         for line in process.stderr:
             if line.startswith("step 3"):
