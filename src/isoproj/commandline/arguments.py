@@ -283,8 +283,8 @@ def _add_compare(verb: argparse.ArgumentParser) -> None:
         nargs="+",
         metavar="NAME",
         help="minimax dual_ascent sdp+dr sdp+rr sdp+binned sap fair_pca pca "
-        "pca_directions random gaussian adagio nile_pro fro_max nu_max (default: those "
-        "the paper compares, and ours)",
+        "pca_directions random gaussian adagio nile_pro fro_max nu_max (default: "
+        "the first four, sap, fair_pca, pca and random)",
     )
     verb.add_argument(
         "--seeds", nargs="+", type=int, default=[0], metavar="SEED", help="default 0"

@@ -11,7 +11,7 @@ from isoproj.commandline.console import Console
 from isoproj.commandline.errors import Trouble
 from isoproj.commandline.models import describe_data, options_data
 from isoproj.datafiles.writing import check_output
-from isoproj.experiments.compare import METHODS, Comparison, Record
+from isoproj.experiments.compare import DEFAULT_METHODS, Comparison, Record
 from isoproj.experiments.compare import compare as run_comparison
 
 __all__ = ["compare"]
@@ -40,10 +40,9 @@ def compare(options: argparse.Namespace, console: Console) -> None:
             )
             raise Trouble(msg)
     console.note(str(data))
-    chosen = options.methods or [m for m in METHODS if m in _USUAL]
     comparison = run_comparison(
         data.points,
-        chosen,
+        options.methods or DEFAULT_METHODS,
         options.n_components,
         options.seeds,
         options.time_limit,
@@ -56,9 +55,6 @@ def compare(options: argparse.Namespace, console: Console) -> None:
     console.say(comparison.table(options.metric))
     records = [dict(record) for record in comparison.records]
     console.tell("compare", {"data": describe_data(data), "records": records})
-
-
-_USUAL = {"minimax", "dual_ascent", "sdp+dr", "sdp+rr", "sap", "pca", "random"}
 
 
 def _line(record: Record) -> str:

@@ -55,7 +55,7 @@ METHODS: dict[str, Callable[[], Any]] = {
     "fro_max": FroMax,
     "nu_max": NuMax,
 }
-_DEFAULT = (
+DEFAULT_METHODS = (
     "minimax",
     "dual_ascent",
     "sdp+dr",
@@ -195,7 +195,7 @@ class Comparison:
 
 def compare(
     X: Data,
-    methods: Iterable[str] | Mapping[str, Any] = _DEFAULT,
+    methods: Iterable[str] | Mapping[str, Any] = DEFAULT_METHODS,
     ks: Sequence[int] = (2, 5, 10),
     seeds: Sequence[int] = (0,),
     time_limit: float | None = None,
