@@ -30,6 +30,7 @@ ROOMS = [
     "solvers.base",
     "solvers.dual_ascent",
     "solvers.newton",
+    "solvers.interior",
     "solvers.relaxation",
     "solvers.grassmann",
     "solvers.tight",

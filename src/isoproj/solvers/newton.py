@@ -52,10 +52,14 @@ class Iterate(Protocol):
     weights: Array
     slacks: Array
     t: float
+    drift: Array | None
 
     @property
     def barrier(self) -> float:
         """Mean complementarity product of all blocks."""
+
+    def inner_moment(self) -> Array:
+        """Return the dual matrix restricted to the subspace."""
 
 
 def filling(energies: Array, level: float, barrier: float) -> Array:
@@ -147,7 +151,9 @@ class NewtonSystem:
         self.row_residual = values - state.t - state.slacks
         self.trace_residual = float(np.trace(state.projector)) - state.k
         self.mass_residual = float(state.weights.sum()) - 1
-        force = moment_of(state.images, state.weights) - state.level * identity
+        # An objective fixes the floor t, and leaves the weights' sum free.
+        self.is_floor_free = state.drift is None
+        force = state.inner_moment() - state.level * identity
         self.force = self.frame.T @ force @ self.frame
         self._factorise()
 
@@ -236,13 +242,16 @@ class NewtonSystem:
         right -= quadratic(self.images, damped)
         inner = cho_solve(self.cholesky, right, check_finite=False)
         trace = trace_product(self.metric, damped)
-        t, level = np.linalg.solve(
-            self.corner,
+        sides = np.array(
             [
                 -self.mass_residual - inner.sum(),
                 -self.trace_residual - trace - self.trace_row @ inner,
-            ],
+            ]
         )
+        if self.is_floor_free:
+            t, level = np.linalg.solve(self.corner, sides)
+        else:
+            t, level = 0.0, sides[1] / self.corner[1, 1]
         return inner + self.borders @ np.array([t, level]), float(t), float(level)
 
     def lengths(self, move: Move) -> tuple[float, float]:
