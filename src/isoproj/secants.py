@@ -29,6 +29,8 @@ class Secants:
         Points in their span.
     pairs : ndarray of shape (m, 2)
         Pairs of distinct points.
+    further : ndarray of shape (q, n_dims) or None
+        Rows that follow those of the pairs, of any length.
 
     Examples
     --------
@@ -39,7 +41,9 @@ class Secants:
     [[0.6, 0.8]]
     """
 
-    def __init__(self, coordinates: Array, pairs: Indices) -> None:
+    def __init__(
+        self, coordinates: Array, pairs: Indices, further: Array | None = None
+    ) -> None:
         squares = np.concatenate(
             [
                 squared_lengths(coordinates[chunk[:, 0]] - coordinates[chunk[:, 1]])
@@ -47,12 +51,19 @@ class Secants:
             ]
         )
         inverse = 1.0 / np.sqrt(np.where(squares > 0.0, squares, np.inf))
-        self._set(coordinates, pairs, inverse)
+        self._set(coordinates, pairs, inverse, further)
 
-    def _set(self, coordinates: Real, pairs: Indices, inverse: Real) -> None:
+    def _set(
+        self,
+        coordinates: Real,
+        pairs: Indices,
+        inverse: Real,
+        further: Real | None,
+    ) -> None:
         self.coordinates = coordinates
         self.pairs = pairs
         self.inverse = inverse
+        self.further = further
         seen = np.zeros(coordinates.shape[0], dtype=bool)
         seen[pairs] = True
         n_seen = int(seen.sum())
@@ -90,32 +101,45 @@ class Secants:
         return np.asarray(gaps)
 
     def images(self, basis: Real) -> Real:
-        """Return ``x^T V`` for every direction, shape (m, k)."""
+        """Return ``x^T V`` for every direction, shape (m + q, k)."""
         mapped = self._rows @ basis
-        return np.asarray(
-            mapped if self._incidence is None else self._incidence @ mapped
-        )
+        images = mapped if self._incidence is None else self._incidence @ mapped
+        if self.further is None:
+            return np.asarray(images)
+        return np.vstack([images, self.further @ basis])
 
     def pull(self, coefficients: Real) -> Real:
         """Return ``sum_l x_l c_l``, shape (n_dims, k), for rows ``c_l``."""
+        of_pairs = coefficients[: len(self)]
         if self._incidence is not None:
-            coefficients = self._incidence.T @ coefficients
-        return np.asarray(self._rows.T @ coefficients)
+            of_pairs = self._incidence.T @ of_pairs
+        pulled = np.asarray(self._rows.T @ of_pairs)
+        if self.further is not None:
+            pulled += self.further.T @ coefficients[len(self) :]
+        return pulled
 
     def take(self, index: Indices) -> Secants:
-        """Return the directions at ``index`` alone."""
-        return self._derived(self.coordinates, self.pairs[index], self.inverse[index])
+        """Return the pairs at ``index`` alone, with all further rows."""
+        return self._derived(
+            self.coordinates, self.pairs[index], self.inverse[index], self.further
+        )
 
     def astype(self, dtype: type[np.floating[Any]]) -> Secants:
         """Return the same directions in another precision."""
         if self.dtype == dtype:
             return self
+        further = None if self.further is None else self.further.astype(dtype)
         return self._derived(
-            self.coordinates.astype(dtype), self.pairs, self.inverse.astype(dtype)
+            self.coordinates.astype(dtype),
+            self.pairs,
+            self.inverse.astype(dtype),
+            further,
         )
 
     @staticmethod
-    def _derived(coordinates: Real, pairs: Indices, inverse: Real) -> Secants:
+    def _derived(
+        coordinates: Real, pairs: Indices, inverse: Real, further: Real | None
+    ) -> Secants:
         fresh = Secants.__new__(Secants)
-        fresh._set(coordinates, pairs, inverse)
+        fresh._set(coordinates, pairs, inverse, further)
         return fresh

@@ -1,8 +1,8 @@
 """Descent on the Grassmannian: the smoothed worst loss, at falling temperature.
 
 The loss of a subspace with orthonormal basis ``V`` on a unit direction ``x`` is
-``1 - |V^T x|^2``. The maximum over directions is replaced by a log-sum-exp, which is
-minimised by limited-memory BFGS. Trial points move along
+``1 - |V^T x|^2``. The maximum of the goal's functions is replaced by a log-sum-exp,
+which is minimised by limited-memory BFGS. Trial points move along
 ``V(t) = (V + t S) (I + t^2 S^T S)^(-1/2)`` with ``S`` horizontal, so all losses on the
 curve follow from ``E V`` and ``E S``: a whole line search costs one product with the
 directions ``E``, a gradient one more with their transpose, and the gradient needs only
@@ -20,6 +20,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from isoproj.secants import Secants
+from isoproj.solvers.goals import Goal, Worst
 
 __all__ = ["Curve", "Real", "descend", "losses", "soft_maximum"]
 
@@ -141,8 +142,14 @@ class Curve:
         return moved, (self.images + time * self.velocities) @ polar
 
 
+def _smoothed(goal: Goal, values: Real, temperature: float) -> tuple[float, Real]:
+    """Return the smoothed goal and its gradient, a weight for every row."""
+    value, shares = soft_maximum(goal.values(values), temperature)
+    return value, goal.weights(shares)
+
+
 def _search(
-    curve: Curve, temperature: float, value: float, slope: float
+    curve: Curve, goal: Goal, temperature: float, value: float, slope: float
 ) -> tuple[float, float, Real] | None:
     """Find a time of sufficient decrease and flattened slope (weak Wolfe).
 
@@ -157,7 +164,7 @@ def _search(
     best: tuple[float, float, Real] | None = None
     for _ in range(12):
         trial_losses, speeds = curve.losses(time)
-        trial, weights = soft_maximum(trial_losses, temperature)
+        trial, weights = _smoothed(goal, trial_losses, temperature)
         trial_slope = float(weights @ speeds)
         if trial > value + 1e-4 * time * slope or not np.isfinite(trial):
             high, slope_high = time, trial_slope
@@ -220,6 +227,7 @@ class _Memory:
 
 def _stage(
     secants: Secants,
+    goal: Goal,
     basis: Real,
     temperature: float,
     max_iter: int,
@@ -227,7 +235,7 @@ def _stage(
 ) -> Real:
     """Minimise the smoothed maximum at one temperature."""
     images = secants.images(basis)
-    value, weights = soft_maximum(losses(images), temperature)
+    value, weights = _smoothed(goal, losses(images), temperature)
     gradient = _gradient(secants, basis, images, weights)
     memory = _Memory()
     history = [value]
@@ -237,7 +245,7 @@ def _stage(
         step = _step(memory, basis, gradient)
         slope = float(np.vdot(gradient, step))
         curve = Curve(images, secants.images(step), step)
-        found = _search(curve, temperature, value, slope)
+        found = _search(curve, goal, temperature, value, slope)
         if found is None:
             if not memory.pairs:
                 break
@@ -245,7 +253,7 @@ def _stage(
             continue
         time, value, values = found
         basis, images = curve.arrive(basis, time)
-        _, weights = soft_maximum(values, temperature)
+        _, weights = _smoothed(goal, values, temperature)
         previous = _horizontal(basis, gradient)
         gradient = _gradient(secants, basis, images, weights)
         memory.add(_horizontal(basis, time * step), gradient - previous)
@@ -271,10 +279,11 @@ def descend(
     basis: Real,
     temperature: float,
     *,
+    goal: Goal | None = None,
     max_iter: int = 60,
     tolerance: float = 0.01,
 ) -> Real:
-    """Minimise the smoothed worst loss at one temperature from a given start.
+    """Minimise the smoothed goal at one temperature from a given start.
 
     Rows far from the worst are left out and checked afterwards: one of them may have
     become the worst, and then the move was blind and is made again with it.
@@ -287,6 +296,8 @@ def descend(
         Orthonormal start.
     temperature : float
         Of the log-sum-exp.
+    goal : Goal or None
+        What to minimise; None means the worst loss.
     max_iter : int
         Most steps.
     tolerance : float
@@ -300,23 +311,27 @@ def descend(
     start: Real = basis.astype(secants.dtype)
     if start.shape[0] <= start.shape[1]:
         return start
+    goal = Worst() if goal is None else goal
+    count = len(secants)
     values = losses(secants.images(start))
-    value = soft_maximum(values, temperature)[0]
+    value = _smoothed(goal, values, temperature)[0]
+    values = goal.values(values)
     moved = _shaken(start, 0.1 * temperature)
     reach = _REACH * temperature + _MARGIN
-    kept = values > values.max() - reach
+    kept = values[:count] > values.max() - reach
     best = start
     for _ in range(4):
         some = secants if kept.all() else secants.take(np.flatnonzero(kept))
-        moved = _stage(some, moved, temperature, max_iter, tolerance)
+        moved = _stage(some, goal, moved, temperature, max_iter, tolerance)
         values = losses(secants.images(moved))
-        moved_value = soft_maximum(values, temperature)[0]
+        moved_value = _smoothed(goal, values, temperature)[0]
+        values = goal.values(values)
         if moved_value < value:
             best, value = moved, moved_value
-        missed = (values > values.max() - 4.0 * temperature) & ~kept
+        missed = (values[:count] > values.max() - 4.0 * temperature) & ~kept
         if not missed.any():
             break
-        kept |= values > values.max() - reach
+        kept |= values[:count] > values.max() - reach
         moved = best
     return best
 

@@ -24,18 +24,14 @@ from isoproj._threads import single_blas_thread
 from isoproj.pairs import PairSet
 from isoproj.points import Points
 from isoproj.search import PairSearch
-from isoproj.secants import Secants
 from isoproj.solvers.base import Clock, Monitor, SolveResult, Status, Step
-from isoproj.solvers.grassmann import descend, losses
 from isoproj.solvers.relaxation import Relaxation, solve_relaxation
 from isoproj.solvers.tight import finish
+from isoproj.solvers.working_set import WorkingSet, cooled, leading
 
 __all__ = ["minimax"]
 
 _TEMPERATURES = (0.05, 0.02, 0.008, 0.003, 0.001, 0.0003, 0.0001)
-# Temperatures above these run loosely, and in single precision.
-_HOT = 0.002
-_SINGLE = 0.0005
 # Few enough pairs to restart on, and dimensions at which local optima differ most.
 _SOME = 150_000
 _LOOSE = 7
@@ -45,7 +41,6 @@ _FEW = 6_000
 _CLOSER = 0.1
 # A scan may find a pair this much worse than the working set's worst.
 _EXCESS = 1e-5
-_LARGEST_SET = 40_000
 # Polishing ends when a round gains less.
 _GAIN = 2e-5
 _SMALL_BASIS = 9_000
@@ -101,64 +96,6 @@ class _Progress:
             raise _Stopped(Status.TIME_LIMIT)
         if len(self.history) >= self.max_iter:
             raise _Stopped(Status.MAX_ITER)
-
-
-@dataclass(slots=True, eq=False)
-class _WorkingSet:
-    """The pairs that local search sees."""
-
-    search: PairSearch
-    codes: Indices
-    limit: int
-    secants: Secants = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._settle()
-
-    def _settle(self) -> None:
-        pairs = self.search.decode(self.codes)
-        self.secants = Secants(self.search.coordinates, pairs)
-
-    def worst(self, basis: Array) -> float:
-        return float(losses(self.secants.images(basis)).max())
-
-    def grow(self, basis: Array, slack: float, count: int) -> tuple[float, float]:
-        """Add pairs worse than the worst one known, less ``slack``.
-
-        Returns
-        -------
-        excess : float
-            How much the worst pair overall exceeds the worst one known before.
-        distortion : float
-            Of the basis over all pairs.
-        """
-        known = losses(self.secants.images(basis))
-        worst = float(known.max())
-        found = self.search.weakest(basis, 1.0 - worst + slack, most=8 * count)
-        overall = max(worst, 1.0 - float(found.retained[0]))
-        fresh = ~np.isin(found.codes, self.codes)
-        codes = _spread(found.codes[fresh], self.search.points.n_points, count)
-        if codes.size:
-            kept = self.codes
-            if kept.size + codes.size > self.limit:
-                kept = kept[
-                    np.argsort(-known, kind="stable")[: self.limit - codes.size]
-                ]
-            self.codes = np.concatenate([kept, codes])
-            self._settle()
-        return overall - worst, overall
-
-
-def _spread(codes: Indices, n_points: int, count: int) -> Indices:
-    """Return at most ``count`` codes, first ones first, no point leading too many."""
-    cap = 2 + 8 * count // n_points
-    leader = codes // n_points
-    order = np.argsort(leader, kind="stable")
-    sorted_leader = leader[order]
-    rank = np.arange(codes.size) - np.searchsorted(sorted_leader, sorted_leader)
-    allowed = np.zeros(codes.size, dtype=bool)
-    allowed[order[rank < cap]] = True
-    return codes[allowed][:count]
 
 
 @single_blas_thread
@@ -243,7 +180,7 @@ def minimax(
         if n_restarts is None:
             n_restarts = _N_RESTARTS if search.n_pairs <= _SOME and k <= _LOOSE else 0
         given = None if start is None else orthonormal(start)
-        starts = [_rounded(relaxation, k)]
+        starts = [leading(relaxation.factor, k)]
         starts += [principal] if n_restarts else []
         for _ in range(n_restarts):
             starts.append(orthonormal(rng.standard_normal((points.n_dims, k))))
@@ -294,7 +231,7 @@ def _solve_lower(
         search, k, tol=target, callback=lambda *_: progress.clock.is_over
     )
     progress.see_relaxation(relaxation)
-    _see(search, _rounded(relaxation, k), progress)
+    _see(search, leading(relaxation.factor, k), progress)
     progress.tell(relaxation.codes.size)
     return relaxation
 
@@ -303,14 +240,6 @@ def _see(search: PairSearch, basis: Array, progress: _Progress) -> None:
     """Measure a basis on all pairs."""
     weakest = search.weakest(basis, 0.0)
     progress.see_basis(basis, 1.0 - float(weakest.retained[0]))
-
-
-def _rounded(relaxation: Relaxation, k: int) -> Array:
-    """Return the top eigenvectors of the relaxed matrix."""
-    left = np.linalg.svd(relaxation.factor, full_matrices=False)[0]
-    if left.shape[1] < k:
-        return orthonormal(np.hstack([left, np.eye(left.shape[0], k - left.shape[1])]))
-    return left[:, :k]
 
 
 def _solve_upper(
@@ -334,7 +263,7 @@ def _solve_upper(
         # The bad pairs of one basis alone would mislead the hot stages, whose
         # smoothed maximum is close to an average over all pairs.
         first = np.unique(np.concatenate([codes, lowest, sample]))
-    known = _WorkingSet(search, first, limit=_LARGEST_SET)
+    known = WorkingSet(search, first)
     for start in starts:
         _anneal(known, start, count, _TEMPERATURES, progress)
     if given is not None:
@@ -345,7 +274,7 @@ def _solve_upper(
 
 
 def _anneal(
-    known: _WorkingSet,
+    known: WorkingSet,
     basis: Array,
     count: int,
     temperatures: tuple[float, ...],
@@ -355,7 +284,7 @@ def _anneal(
     worst = math.inf
     for temperature in temperatures:
         for _ in range(6):
-            moved = _cooled(known.secants, basis, temperature)
+            moved = cooled(known.secants, basis, temperature)
             excess, overall = known.grow(moved, 2.0 * temperature + 0.005, count)
             progress.see_basis(moved, overall)
             # Blind to the pairs just added, a cold move may be a step back.
@@ -366,19 +295,7 @@ def _anneal(
                 break
 
 
-def _cooled(secants: Secants, basis: Array, temperature: float) -> Array:
-    hot = temperature > _HOT
-    moved = descend(
-        secants.astype(np.float32) if temperature > _SINGLE else secants,
-        basis,
-        temperature,
-        max_iter=40 if hot else 100,
-        tolerance=0.01 if hot else 0.002,
-    )
-    return orthonormal(moved.astype(np.float64))
-
-
-def _polish(known: _WorkingSet, basis: Array, count: int, progress: _Progress) -> None:
+def _polish(known: WorkingSet, basis: Array, count: int, progress: _Progress) -> None:
     """Alternate exact programmes on the tight pairs with searches of all pairs."""
     # A programme costs its tight pairs squared times the size of a basis; on large
     # bases one is as much as it is worth.
@@ -393,4 +310,4 @@ def _polish(known: _WorkingSet, basis: Array, count: int, progress: _Progress) -
             break
         basis = progress.basis
         if excess > _EXCESS:
-            basis = _cooled(known.secants, moved, _TEMPERATURES[-1])
+            basis = cooled(known.secants, moved, _TEMPERATURES[-1])

@@ -32,7 +32,7 @@ from isoproj.solvers.newton import (
     symmetric,
 )
 
-__all__ = ["Relaxation", "solve_relaxation"]
+__all__ = ["Callback", "Relaxation", "solve_relaxation"]
 
 _START_BARRIER = 1e-3  # distortions live on [0, 1]; larger values only waste steps
 _ATTEMPTS = 3  # starts, should an iterate get stuck at the boundary

@@ -18,6 +18,7 @@ import scipy.linalg
 
 from isoproj._spectral import Array, Indices
 from isoproj.secants import Secants
+from isoproj.solvers.goals import Goal, Worst
 from isoproj.solvers.grassmann import Curve, Real, losses, soft_maximum
 
 __all__ = ["finish", "simplex_minimiser"]
@@ -154,8 +155,22 @@ class _Model:
         return np.asarray(self.normal @ inner @ self.rotation.T)
 
 
-def _model(directions: Array, basis: Array, weights: Array, damping: float) -> _Model:
-    """Build the model of the losses of ``directions``, curved as ``weights`` say."""
+def _model(
+    secants: Secants,
+    goal: Goal,
+    basis: Array,
+    rows: Indices,
+    shares: Array,
+    damping: float,
+) -> _Model:
+    """Build the model of the goal's functions at ``rows``, curved as ``shares`` say."""
+    has_base = bool(rows.size) and int(rows[-1]) == len(secants)
+    n_pairs = rows.size - has_base
+    directions = secants.explicit(rows[:n_pairs])
+    weights = shares[:n_pairs]
+    if secants.further is not None:
+        directions = np.vstack([directions, secants.further])
+        weights = np.append(weights, np.full(len(secants.further), goal.price))
     images = directions @ basis
     normals = directions - images @ basis.T
     inside, rotation = scipy.linalg.eigh((images.T * weights) @ images)
@@ -167,9 +182,14 @@ def _model(directions: Array, basis: Array, weights: Array, damping: float) -> _
     # This table is the bulk of the work, and single precision is enough for a step.
     left = (normals @ normal).astype(np.float32)
     right = (images @ rotation).astype(np.float32)
-    factors = left[:, :, None] * right[:, None, :]
+    factors = np.zeros((rows.size, *scale.shape), dtype=np.float32)
+    np.multiply(
+        left[:n_pairs, :, None], right[:n_pairs, None, :], out=factors[:n_pairs]
+    )
+    if secants.further is not None:
+        factors += goal.price * (left[n_pairs:].T @ right[n_pairs:])
     factors *= (-2.0 * scale).astype(np.float32)
-    flat = factors.reshape(directions.shape[0], -1)
+    flat = factors.reshape(rows.size, -1)
     gram = (flat @ flat.T).astype(np.float64)
     # Neither rounding nor parallel pairs may make the Gram matrix indefinite.
     gram[np.diag_indices(gram.shape[0])] += 2e-6 * gram.diagonal().max()
@@ -180,7 +200,7 @@ def _tight(values: Array, band: float, limit: int) -> Indices:
     """Return the rows within ``band`` of the worst, at most ``limit`` of them."""
     rows = np.flatnonzero(values >= values.max() - band)
     if rows.size > limit:
-        rows = rows[np.argpartition(values[rows], -limit)[-limit:]]
+        rows = np.sort(rows[np.argpartition(values[rows], -limit)[-limit:]])
     return rows
 
 
@@ -188,12 +208,13 @@ def finish(
     secants: Secants,
     basis: Array,
     *,
+    goal: Goal | None = None,
     max_iter: int = 12,
     tolerance: float = 1e-7,
     band: float = 0.005,
     limit: int = 1200,
 ) -> Array:
-    """Refine a basis towards a local minimiser of the worst loss itself.
+    """Refine a basis towards a local minimiser of the goal itself, not smoothed.
 
     Parameters
     ----------
@@ -201,6 +222,8 @@ def finish(
         Working set in float64.
     basis : ndarray of shape (n_dims, k)
         Orthonormal start near a local minimiser.
+    goal : Goal or None
+        What to minimise; None means the worst loss.
     max_iter : int
         Most quadratic programmes.
     tolerance : float
@@ -215,21 +238,24 @@ def finish(
     ndarray of shape (n_dims, k)
         Orthonormal basis, no worse than the start.
     """
-    values = losses(secants.images(basis))
     if basis.shape[0] <= basis.shape[1]:
         return basis
+    goal = Worst() if goal is None else goal
+    raw = losses(secants.images(basis))
+    values = goal.values(raw)
     weights = soft_maximum(values, 0.05 * band)[1]
-    damping = 0.3 * max(float(np.mean(1.0 - values)), 1e-3) / basis.shape[1]
+    kept = float(np.mean(1.0 - raw[: len(secants)]))
+    damping = 0.3 * max(kept, 1e-3) / basis.shape[1]
     for _ in range(max_iter):
         rows = _tight(values, band, limit)
         local = weights[rows] / max(float(weights[rows].sum()), 1e-300)
-        model = _model(secants.explicit(rows), basis, local, damping)
+        model = _model(secants, goal, basis, rows, local, damping)
         try:
             local = simplex_minimiser(model.gram, values[rows])
         except np.linalg.LinAlgError:
             # Too degenerate for the programme: what we have is the answer.
             break
-        weights = np.zeros(len(secants))
+        weights = np.zeros(len(values))
         weights[rows] = local
         worst = float(values.max())
         predicted = worst - float(
@@ -237,7 +263,9 @@ def finish(
         )
         if predicted < tolerance:
             break
-        moved, moved_values = _try_step(secants, basis, model, local, rows, values)
+        moved, moved_values = _try_step(
+            secants, goal, basis, model, local, rows, values
+        )
         gained = worst - float(moved_values.max())
         if gained < 0.25 * predicted:
             damping *= 8.0
@@ -250,6 +278,7 @@ def finish(
 
 def _try_step(
     secants: Secants,
+    goal: Goal,
     basis: Array,
     model: _Model,
     weights: Array,
@@ -263,12 +292,13 @@ def _try_step(
     for correction in range(2):
         curve = Curve(images, secants.images(step), step)
         for time in (1.0, 0.5, 0.25):
-            trial = curve.losses(time)[0]
+            trial = goal.values(curve.losses(time)[0])
             if float(trial.max()) < float(best[1].max()):
                 best = curve.arrive(basis, time)[0], trial
         if correction == 0:
             # The linearised losses, replaced by what the full step really gave.
-            shifted = curve.losses(1.0)[0][rows] + model.gram @ weights
+            reached = goal.values(curve.losses(1.0)[0])
+            shifted = reached[rows] + model.gram @ weights
             try:
                 step = model.step(simplex_minimiser(model.gram, shifted))
             except np.linalg.LinAlgError:
