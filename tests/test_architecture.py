@@ -38,6 +38,7 @@ ROOMS = [
     "solvers.tight",
     "solvers.working_set",
     "solvers.minimax",
+    "solvers.guaranteed",
     "solvers.extremes",
     "solvers.isometry",
     "solvers.rounding",

@@ -14,10 +14,12 @@ from isoproj._spectral import Array, Indices
 
 __all__ = [
     "Clock",
+    "Journal",
     "Monitor",
     "SolveResult",
     "Status",
     "Step",
+    "Stopped",
     "current_monitor",
     "watching",
 ]
@@ -64,6 +66,9 @@ class Step:
         Value of the relaxation's matrix; NaN where a solver has none.
     n_working : int
         Pairs in the working set.
+    kept, kept_bound : float
+        Share of an objective kept by this step's basis, and a share that no projection
+        under the cap can exceed; NaN where a solver has no objective.
     """
 
     iteration: int
@@ -72,6 +77,8 @@ class Step:
     seconds: float
     relaxed: float = math.nan
     n_working: int = 0
+    kept: float = math.nan
+    kept_bound: float = math.nan
 
 
 Monitor = Callable[[Step], None]
@@ -133,6 +140,8 @@ class SolveResult:
         Why it stopped.
     history : tuple of Step
         One entry per iteration.
+    factor : ndarray of shape (n_dims, s) or None
+        The relaxation's matrix is ``factor @ factor.T``, where one was solved.
     """
 
     basis: Array
@@ -140,6 +149,7 @@ class SolveResult:
     weights: Array
     status: Status
     history: tuple[Step, ...] = field(repr=False)
+    factor: Array | None = field(default=None, repr=False)
 
 
 class Clock:
@@ -170,3 +180,57 @@ class Clock:
     def is_over(self) -> bool:
         """Whether the limit has passed."""
         return self.seconds >= self._limit
+
+
+class Stopped(Exception):  # noqa: N818 - a signal between our own functions
+    """Time or rounds are used up; the best so far is the answer.
+
+    Parameters
+    ----------
+    status : Status
+        Which limit has passed.
+    """
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+@dataclass(slots=True, eq=False)
+class Journal:
+    """The rounds of a solve, told to whoever watches, within limits.
+
+    Parameters
+    ----------
+    clock : Clock
+        Time used and allowed.
+    max_iter : int
+        Most rounds.
+    monitor : callable or None
+        Called with every ``Step``.
+    """
+
+    clock: Clock
+    max_iter: int
+    monitor: Monitor | None
+    history: list[Step] = field(default_factory=list)
+
+    def record(
+        self, *, distortion: float, lower_bound: float, n_working: int, **more: float
+    ) -> None:
+        """Record a round of these values; raise ``Stopped`` if a limit has passed."""
+        step = Step(
+            iteration=len(self.history),
+            distortion=distortion,
+            lower_bound=lower_bound,
+            seconds=self.clock.seconds,
+            n_working=n_working,
+            **more,
+        )
+        self.history.append(step)
+        if self.monitor is not None:
+            self.monitor(step)
+        if self.clock.is_over:
+            raise Stopped(Status.TIME_LIMIT)
+        if len(self.history) >= self.max_iter:
+            raise Stopped(Status.MAX_ITER)

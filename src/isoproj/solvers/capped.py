@@ -9,9 +9,11 @@ such ``w`` bounds from above what any projection under the cap can keep.
 
 The method is the path following of ``solvers.interior``, warm-started from the
 relaxation without objective (``solvers.relaxation``), whose matrix is strictly feasible
-whenever the cap is above the best possible distortion. An iterate that violates rows
-is pulled towards that matrix until it is feasible, which gives the value that the
-bound is compared with.
+whenever the cap is above the best possible distortion. The floor is elastic: ``t`` may
+stay below it at a price, so that pairs which enter late cost no feasibility and the
+multipliers cannot run away; the price is raised while it is what holds ``t`` down. An
+iterate that violates the floor is pulled towards the anchor's matrix until it does not,
+which gives the value that the bound is compared with.
 """
 
 from __future__ import annotations
@@ -23,17 +25,23 @@ import numpy as np
 from isoproj._spectral import Array, Indices, top_eigenpairs, top_eigenvalue_sum
 from isoproj.search import PairSearch
 from isoproj.solvers.interior import FULL_DIMENSION, State
-from isoproj.solvers.newton import moment_of, onto_fantope, quadratic, spectral
-from isoproj.solvers.relaxation import Callback, Relaxation
+from isoproj.solvers.newton import (
+    central_occupations,
+    congruence,
+    moment_of,
+    quadratic,
+    spectral,
+)
+from isoproj.solvers.relaxation import Callback, Relaxation, soft_minimum
 
 __all__ = ["CappedRelaxation", "solve_capped"]
 
 _BARRIER = 1e-3
-# How much of the start is spread evenly, so that no occupation is at its end.
-_EVEN = 0.1
-_END = 1e-3
-# First slack of a violated row, in barriers per row.
-_FIRST_SLACK = 0.1
+_FIRST_MASS = 8.0
+# The price is raised once the barrier is low and less than this share of it is spare.
+_LOW = 3e-6
+_RAISE = 4.0
+_SPARE = 0.05
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,6 +137,9 @@ def solve_capped(
         if stop or best.bound - best.relaxed <= tol * best.bound:
             break
         try:
+            if state.barrier < _LOW and state.spare < _SPARE * state.mass:
+                state.spare += (_RAISE - 1.0) * state.mass
+                state.mass *= _RAISE
             state.grow(search, dense=close)
             state.step()
         except np.linalg.LinAlgError:
@@ -149,56 +160,56 @@ def solve_capped(
 def _bound(state: State, *, restricted: bool) -> float:
     """Return the dual value of an iterate; optimistic where restricted."""
     energy = state.energy(restricted=restricted)
-    return energy - state.t * float(state.weights.sum())
+    return energy - state.ceiling * float(state.weights.sum())
 
 
 def _start(
     search: PairSearch, k: int, objective: Array, floor: float, anchor: Relaxation
 ) -> State:
-    """Return the anchor's matrix, moved inside, with central duals."""
-    basis = _start_subspace(search, k, objective, anchor)
-    width = basis.shape[1]
-    inner = basis.T @ anchor.factor
-    mixed = (1.0 - _EVEN) * (inner @ inner.T) + (_EVEN * k / width) * np.eye(width)
-    filled, vectors = np.linalg.eigh(mixed)
-    filled = onto_fantope(np.clip(filled, _END, 1.0 - _END), k)
+    """Return a centred state whose dual matrix is objective plus anchor's moment."""
+    basis, moment = _start_subspace(search, k, objective, anchor)
+    energies, vectors = np.linalg.eigh(congruence(basis, moment))
+    filled, level = central_occupations(energies, k, _BARRIER)
+    factor = basis @ (vectors * np.sqrt(filled))
     busy = anchor.codes[anchor.weights > 1e-3 / anchor.codes.size]
-    lowest = search.lowest(basis @ (vectors * np.sqrt(filled)), 2 * width).codes
-    codes = np.union1d(busy, lowest)
+    codes = np.union1d(busy, search.lowest(factor, 2 * basis.shape[1]).codes)
     rows = search.directions(codes)
     values = quadratic(rows @ (basis @ vectors), np.diag(filled))
-    slacks = np.maximum(values - floor, _BARRIER * (20.0 + _FIRST_SLACK * codes.size))
+    t = min(soft_minimum(values, _BARRIER), floor - _BARRIER)
+    slacks = values - t
     weights = _BARRIER / slacks
-    energies = np.linalg.eigvalsh(basis.T @ objective @ basis)
     return State(
         k=k,
         basis=basis,
         projector=spectral(vectors, filled),
         lower_dual=spectral(vectors, _BARRIER / filled),
         upper_dual=spectral(vectors, _BARRIER / (1.0 - filled)),
-        level=float(energies[-k]),
+        level=level,
         codes=codes,
         rows=rows,
         weights=weights,
         slacks=slacks,
-        t=floor,
+        t=t,
         objective=objective,
+        ceiling=floor,
+        mass=_FIRST_MASS,
+        spare=_FIRST_MASS - float(weights.sum()),
     )
 
 
 def _start_subspace(
     search: PairSearch, k: int, objective: Array, anchor: Relaxation
-) -> Array:
-    """Return a subspace with the anchor's matrix and the objective's leading part."""
+) -> tuple[Array, Array]:
+    """Return a subspace that holds the anchor, and the dual matrix to start from."""
+    moment = objective + moment_of(search.directions(anchor.codes), anchor.weights)
     dimension = objective.shape[0]
     if dimension <= FULL_DIMENSION:
-        return np.eye(dimension)
-    moment = moment_of(search.directions(anchor.codes), anchor.weights)
-    count = min(dimension, k + 20)
-    leading = top_eigenpairs(objective + 0.5 * moment, count)[1]
-    joined = np.hstack([anchor.factor, leading])
+        return np.eye(dimension), moment
+    joined = np.hstack(
+        [anchor.factor, top_eigenpairs(moment, min(dimension, k + 20))[1]]
+    )
     left, sizes, _ = np.linalg.svd(joined, full_matrices=False)
-    return np.asarray(left[:, sizes > 1e-6])
+    return np.asarray(left[:, sizes > 1e-6]), moment
 
 
 @dataclass(slots=True, eq=False)
@@ -236,9 +247,9 @@ class _Best:
         factor = state.factor()
         least = float(search.weakest(factor, 0.0).retained[0])
         value = _value(self.objective, factor)
-        if least < state.t:
+        if least < state.ceiling:
             room = max(self.anchor_floor - least, 1e-12)
-            pull = min(1.0, (state.t - least) / room)
+            pull = min(1.0, (state.ceiling - least) / room)
             value += pull * (self.anchor_value - value)
         if value > self.relaxed:
             self.relaxed, self.factor = value, factor

@@ -63,8 +63,10 @@ _ROW_SCALE = 4.0  # working rows expected per subspace dimension
 class State:
     """Primal-dual iterate on the working rows and the working subspace.
 
-    Without an objective the floor ``t`` under all rows is what is maximised, and moves.
-    With one, ``t`` is given: rows that lie below it are made feasible by the steps.
+    Maximised is the floor ``t`` under all rows; or, with an objective ``C`` and a
+    ceiling for ``t``, ``<C, P> + mass * t``: once ``mass`` exceeds the sum of the
+    multipliers, ``t`` reaches its ceiling and what is left is the most of ``<C, P>``
+    above a floor.
     """
 
     k: int
@@ -81,6 +83,9 @@ class State:
     dropped: Indices = field(default_factory=lambda: np.empty(0, dtype=np.intp))
     shrunk: float = np.inf  # barrier at the last shrinking of the subspace
     objective: Array | None = None
+    ceiling: float = np.inf
+    mass: float = 1.0  # what the weights and the spare one sum to
+    spare: float = 0.0  # weight of the ceiling
 
     def __post_init__(self) -> None:
         self._settle(self.basis)
@@ -102,7 +107,15 @@ class State:
             - trace_product(self.projector, self.upper_dual)
             + self.slacks @ self.weights
         )
-        return float(total) / (2 * width + len(self.weights))
+        count = 2 * width + len(self.weights)
+        if self.spare:
+            return float(total + self.room * self.spare) / (count + 1)
+        return float(total) / count
+
+    @property
+    def room(self) -> float:
+        """Distance of t from its ceiling."""
+        return self.ceiling - self.t
 
     def factor(self) -> Array:
         """Return a factor of the feasible P nearest to the iterate."""
@@ -216,9 +229,6 @@ class State:
         """Change the basis of P and lower t where the new P costs slack."""
         self._settle(basis)
         values = quadratic(self.images, self.projector)
-        if self.objective is not None:
-            self.slacks = np.maximum(values - self.t, 0.3 * self.slacks)
-            return
         shift = max(0.0, self.t - float((values - 0.3 * self.slacks).min()))
         self.t -= shift
         self.slacks = values - self.t
@@ -245,9 +255,7 @@ class State:
         if not codes.size and busy.all():
             return
         self.dropped = np.union1d(self.dropped, self.codes[~busy])
-        if codes.size and self.objective is not None:
-            slack = np.maximum(slack, 0.3 * scale)
-        elif codes.size:
+        if codes.size:
             # Lower t instead of accepting violated rows.
             shift = max(0.0, 0.3 * scale - float(slack.min()))
             self.t -= shift
@@ -296,6 +304,7 @@ class State:
         self.projector = symmetric(self.projector + primal * move.projector)
         self.slacks = self.slacks + primal * move.slacks
         self.t += primal * move.t
+        self.spare += dual * move.spare
         self.weights = self.weights + dual * move.weights
         self.level += dual * move.level
         lower, upper = system.dual_moves(move)

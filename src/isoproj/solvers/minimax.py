@@ -15,7 +15,7 @@ promises a local optimum only.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,7 +24,14 @@ from isoproj._threads import single_blas_thread
 from isoproj.pairs import PairSet
 from isoproj.points import Points
 from isoproj.search import PairSearch
-from isoproj.solvers.base import Clock, Monitor, SolveResult, Status, Step
+from isoproj.solvers.base import (
+    Clock,
+    Journal,
+    Monitor,
+    SolveResult,
+    Status,
+    Stopped,
+)
 from isoproj.solvers.relaxation import Relaxation, solve_relaxation
 from isoproj.solvers.tight import finish
 from isoproj.solvers.working_set import WorkingSet, cooled, leading
@@ -46,28 +53,18 @@ _GAIN = 2e-5
 _SMALL_BASIS = 9_000
 
 
-class _Stopped(Exception):  # noqa: N818 - a signal between our own functions
-    """Time or rounds are used up; the best so far is the answer."""
-
-    def __init__(self, status: Status) -> None:
-        super().__init__(status)
-        self.status = status
-
-
 @dataclass(slots=True, eq=False)
 class _Progress:
-    """The best of both sides so far, told to whoever watches, within limits."""
+    """The best of both sides so far."""
 
-    clock: Clock
-    max_iter: int
-    monitor: Monitor | None
+    journal: Journal
     basis: Array
     codes: Indices
     weights: Array
     distortion: float = math.inf
     lower: float = 0.0
     relaxed: float = math.inf
-    history: list[Step] = field(default_factory=list)
+    factor: Array | None = None
 
     def see_basis(self, basis: Array, distortion: float) -> None:
         if distortion < self.distortion:
@@ -77,25 +74,17 @@ class _Progress:
         if relaxation.lower > self.lower:
             self.lower = relaxation.lower
             self.codes, self.weights = relaxation.codes, relaxation.weights
-        self.relaxed = min(self.relaxed, relaxation.relaxed)
+        if relaxation.relaxed < self.relaxed:
+            self.relaxed, self.factor = relaxation.relaxed, relaxation.factor
 
     def tell(self, n_working: int) -> None:
         """Record a round; stop when a limit has passed."""
-        step = Step(
-            iteration=len(self.history),
+        self.journal.record(
             distortion=self.distortion,
             lower_bound=self.lower,
-            seconds=self.clock.seconds,
             relaxed=self.relaxed,
             n_working=n_working,
         )
-        self.history.append(step)
-        if self.monitor is not None:
-            self.monitor(step)
-        if self.clock.is_over:
-            raise _Stopped(Status.TIME_LIMIT)
-        if len(self.history) >= self.max_iter:
-            raise _Stopped(Status.MAX_ITER)
 
 
 @single_blas_thread
@@ -112,6 +101,7 @@ def minimax(
     known_pairs: Indices | None = None,
     seed: int = 0,
     monitor: Monitor | None = None,
+    search: PairSearch | None = None,
 ) -> SolveResult:
     """Find a basis and dual weights whose values are close together.
 
@@ -140,6 +130,8 @@ def minimax(
         Of the samples and random starts.
     monitor : callable or None
         Called with every ``Step``.
+    search : PairSearch or None
+        Of these points and pairs, if one is at hand.
 
     Returns
     -------
@@ -159,14 +151,12 @@ def minimax(
     True
     """
     clock = Clock(time_limit)
-    search = PairSearch(points, pairs)
+    search = PairSearch(points, pairs) if search is None else search
     rng = np.random.default_rng(seed)
     principal = np.eye(points.n_dims, k)
     codes = search.sample(1000, rng)
     progress = _Progress(
-        clock=clock,
-        max_iter=max_iter,
-        monitor=monitor,
+        journal=Journal(clock, max_iter, monitor),
         basis=principal,
         codes=codes,
         weights=np.full(codes.size, 1.0 / codes.size),
@@ -186,7 +176,7 @@ def minimax(
             starts.append(orthonormal(rng.standard_normal((points.n_dims, k))))
         _solve_upper(search, starts, given, codes, progress, rng)
         status = _final_status(search, progress, k, tol)
-    except _Stopped as stop:
+    except Stopped as stop:
         status = stop.status
     except KeyboardInterrupt:
         status = Status.INTERRUPTED
@@ -195,7 +185,8 @@ def minimax(
         pairs=search.decode(progress.codes),
         weights=progress.weights,
         status=status,
-        history=tuple(progress.history),
+        history=tuple(progress.journal.history),
+        factor=progress.factor,
     )
 
 
@@ -228,7 +219,7 @@ def _solve_lower(
 ) -> Relaxation:
     target = _CLOSER * tol if search.n_pairs <= _FEW else tol
     relaxation = solve_relaxation(
-        search, k, tol=target, callback=lambda *_: progress.clock.is_over
+        search, k, tol=target, callback=lambda *_: progress.journal.clock.is_over
     )
     progress.see_relaxation(relaxation)
     _see(search, leading(relaxation.factor, k), progress)

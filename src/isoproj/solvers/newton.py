@@ -52,7 +52,12 @@ class Iterate(Protocol):
     weights: Array
     slacks: Array
     t: float
-    drift: Array | None
+    mass: float
+    spare: float
+
+    @property
+    def room(self) -> float:
+        """Distance of t from its ceiling."""
 
     @property
     def barrier(self) -> float:
@@ -94,6 +99,7 @@ class Move:
     weights: Array
     slacks: Array
     t: float
+    spare: float
     level: float
     scaled: tuple[Array, Array]
     scaled_dual: tuple[Array, Array]
@@ -138,6 +144,7 @@ class NewtonSystem:
 
     def __init__(self, state: Iterate) -> None:
         self.weights, self.slacks = state.weights, state.slacks
+        self.spare, self.room = state.spare, state.room
         self.barrier = state.barrier
         width = len(state.projector)
         identity = np.eye(width)
@@ -150,9 +157,7 @@ class NewtonSystem:
         values = quadratic(state.images, state.projector)
         self.row_residual = values - state.t - state.slacks
         self.trace_residual = float(np.trace(state.projector)) - state.k
-        self.mass_residual = float(state.weights.sum()) - 1
-        # An objective fixes the floor t, and leaves the weights' sum free.
-        self.is_floor_free = state.drift is None
+        self.mass_residual = float(state.weights.sum()) + state.spare - state.mass
         force = state.inner_moment() - state.level * identity
         self.force = self.frame.T @ force @ self.frame
         self._factorise()
@@ -190,6 +195,8 @@ class NewtonSystem:
         self.borders = cho_solve(self.cholesky, borders, check_finite=False)
         self.corner = borders.T @ self.borders
         self.corner[1, 1] -= trace_product(self.metric, damped)
+        # A ceiling over t is one more complementary pair; without one, room is endless.
+        self.corner[0, 0] += self.spare / self.room
 
     def _cholesky(self, ratio: Array, tol: float) -> tuple[Array, bool]:
         """Return the factor of the Schur complement plus its diagonal."""
@@ -208,10 +215,12 @@ class NewtonSystem:
         complement: its error only reaches the products ``weights * slacks``.
         """
         products = target - self.slacks * self.weights
+        last = target - self.room * self.spare if self.spare else 0.0
         centring = [np.zeros_like(self.kernel)] * 2
         force = self.force
         if affine is not None:
             products = products - affine.weights * affine.slacks
+            last += affine.spare * affine.t
             centring = [
                 block.corrector(primal, dual, target)
                 for block, primal, dual in zip(
@@ -220,7 +229,8 @@ class NewtonSystem:
             ]
             force = force + congruence(self.links[0], centring[0])
             force = force - congruence(self.links[1], centring[1])
-        weights, t, level = self._eliminate(force, products)
+        weights, t, level = self._eliminate(force, products, last / self.room)
+        spare = (last + self.spare * t) / self.room
         force = force + moment_of(self.images, weights) - level * self.metric
         inner = self.kernel * force
         slacks = quadratic(self.images, inner) - t + self.row_residual
@@ -233,31 +243,38 @@ class NewtonSystem:
             term - primal - np.diag(block.spectrum)
             for term, primal, block in zip(centring, scaled, self.blocks, strict=True)
         ]
-        return Move(projector, weights, slacks, t, level, scaled, (dual[0], dual[1]))
+        return Move(
+            projector, weights, slacks, t, spare, level, scaled, (dual[0], dual[1])
+        )
 
-    def _eliminate(self, force: Array, products: Array) -> tuple[Array, float, float]:
-        """Solve the bordered Schur system for the weights, t and the level."""
+    def _eliminate(
+        self, force: Array, products: Array, freed: float
+    ) -> tuple[Array, float, float]:
+        """Solve the bordered Schur system for the weights, t and the level.
+
+        ``freed`` is what the spare weight changes by while t stays.
+        """
         damped = self.kernel * force
         right = products / self.weights - self.row_residual
         right -= quadratic(self.images, damped)
         inner = cho_solve(self.cholesky, right, check_finite=False)
         trace = trace_product(self.metric, damped)
-        sides = np.array(
+        t, level = np.linalg.solve(
+            self.corner,
             [
-                -self.mass_residual - inner.sum(),
+                -self.mass_residual - inner.sum() - freed,
                 -self.trace_residual - trace - self.trace_row @ inner,
-            ]
+            ],
         )
-        if self.is_floor_free:
-            t, level = np.linalg.solve(self.corner, sides)
-        else:
-            t, level = 0.0, sides[1] / self.corner[1, 1]
         return inner + self.borders @ np.array([t, level]), float(t), float(level)
 
     def lengths(self, move: Move) -> tuple[float, float]:
         """Return the primal and dual steps to the boundary."""
         primal = [_ratio_limit(self.slacks, move.slacks)]
         dual = [_ratio_limit(self.weights, move.weights)]
+        if self.spare:
+            primal.append(self.room / move.t if move.t > 0 else np.inf)
+            dual.append(-self.spare / move.spare if move.spare < 0 else np.inf)
         for block, first, second in zip(
             self.blocks, move.scaled, move.scaled_dual, strict=True
         ):
@@ -270,6 +287,10 @@ class NewtonSystem:
         slacks = self.slacks + primal * move.slacks
         total = float(slacks @ (self.weights + dual * move.weights))
         count = len(slacks)
+        if self.spare:
+            room = self.room - primal * move.t
+            total += room * (self.spare + dual * move.spare)
+            count += 1
         for block, first, second in zip(
             self.blocks, move.scaled, move.scaled_dual, strict=True
         ):

@@ -32,7 +32,7 @@ from isoproj.solvers.newton import (
     symmetric,
 )
 
-__all__ = ["Callback", "Relaxation", "solve_relaxation"]
+__all__ = ["Callback", "Relaxation", "soft_minimum", "solve_relaxation"]
 
 _START_BARRIER = 1e-3  # distortions live on [0, 1]; larger values only waste steps
 _ATTEMPTS = 3  # starts, should an iterate get stuck at the boundary
@@ -186,7 +186,7 @@ def _spanned(search: PairSearch, k: int) -> Relaxation:
     return Relaxation(codes, weights, factor, 0.0, 0.0, 0)
 
 
-def _soft_minimum(values: Array, barrier: float) -> float:
+def soft_minimum(values: Array, barrier: float) -> float:
     """Return t below all values with ``sum barrier / (values - t) = 1``."""
     low = float(values.min())
 
@@ -213,7 +213,7 @@ def _start(search: PairSearch, k: int, warm: Relaxation | None, seed: int) -> St
         codes = np.union1d(codes, busy)
     rows = search.directions(codes)
     values = quadratic(rows @ (basis @ vectors), np.diag(filled))
-    t = _soft_minimum(values, barrier)
+    t = soft_minimum(values, barrier)
     slacks = values - t
     weights = barrier / slacks
     if warm is not None:

@@ -1,0 +1,302 @@
+"""Most of an objective under a cap on what any pair may lose.
+
+Upper side of the value: the relaxation under the cap (``solvers.capped``), whose
+multipliers are the certificate. Lower side: from the rounding of the relaxation's
+matrix, descent at falling temperature on an exact penalty (``solvers.goals.Capped``),
+on a working set that grows by searches of all pairs; then sequential quadratic
+programming on the tight pairs, which ends with every pair of the set under the cap.
+What is returned has been under the cap in a search of all pairs, by a margin that
+covers the search's own rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from isoproj._spectral import Array, Indices, top_eigenpairs
+from isoproj._threads import single_blas_thread
+from isoproj.search import PairSearch
+from isoproj.solvers.base import Clock, Journal, Monitor, Status, Step, Stopped
+from isoproj.solvers.capped import CappedRelaxation, solve_capped
+from isoproj.solvers.goals import Capped
+from isoproj.solvers.relaxation import Relaxation
+from isoproj.solvers.tight import finish
+from isoproj.solvers.working_set import WorkingSet, cooled, leading
+
+__all__ = ["GuaranteedResult", "guaranteed", "principal_basis"]
+
+_TEMPERATURES = (0.01, 0.003, 0.001, 0.0003, 0.0001)
+# A start that was optimal under a neighbouring cap needs no heat.
+_N_COOL = 3
+# Caps are aimed at this far inside, which covers the rounding of searches.
+_MARGIN = 1e-5
+_ROUNDS = 6
+_GAIN = 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class GuaranteedResult:
+    """What the solver claims; it proves nothing until ``certify`` has seen it.
+
+    Parameters
+    ----------
+    basis : ndarray of shape (n_dims, k) or None
+        Orthonormal columns; None if no basis under the cap was found.
+    pairs : ndarray of shape (m, 2)
+        Pairs that carry multipliers.
+    multipliers : ndarray of shape (m,)
+        Positive.
+    kept, kept_bound : float
+        Share of the objective that the basis keeps, and its bound.
+    status : Status
+        Why it stopped.
+    history : tuple of Step
+        One entry per round.
+    """
+
+    basis: Array | None
+    pairs: Indices
+    multipliers: Array
+    kept: float
+    kept_bound: float
+    status: Status
+    history: tuple[Step, ...] = field(repr=False)
+
+
+@dataclass(slots=True, eq=False)
+class _Progress:
+    """The best basis under the cap so far."""
+
+    journal: Journal
+    search: PairSearch
+    k: int
+    objective: Array
+    cap: float
+    lower: float
+    relaxation: CappedRelaxation | None = None
+    basis: Array | None = None
+    kept: float = -math.inf
+    distortion: float = math.inf
+
+    def see(self, basis: Array, distortion: float) -> bool:
+        """Keep a basis if it is under the cap and the best such; say whether."""
+        kept = float(np.vdot(basis, self.objective @ basis))
+        better = distortion <= self.cap - 0.3 * _MARGIN and kept > self.kept
+        if better:
+            self.basis, self.kept, self.distortion = basis, kept, distortion
+        return better
+
+    def measure(self, basis: Array) -> bool:
+        """Measure a basis on all pairs, and keep it if it is the best."""
+        weakest = self.search.weakest(basis, 0.0)
+        return self.see(basis, 1.0 - float(weakest.retained[0]))
+
+    def tell(self, n_working: int) -> None:
+        """Record a round; stop when a limit has passed."""
+        relaxation = self.relaxation
+        self.journal.record(
+            distortion=self.distortion,
+            lower_bound=self.lower,
+            n_working=n_working,
+            kept=max(self.kept, 0.0),
+            kept_bound=1.0 if relaxation is None else relaxation.bound,
+        )
+
+
+def principal_basis(objective: Array, k: int) -> Array:
+    """Return the basis that keeps most of the objective when nothing is capped."""
+    return top_eigenpairs(objective, k)[1]
+
+
+@single_blas_thread
+def guaranteed(
+    search: PairSearch,
+    k: int,
+    objective: Array,
+    cap: float,
+    anchor: Relaxation,
+    starts: list[Array],
+    *,
+    tol: float = 1e-3,
+    max_iter: int = 200,
+    time_limit: float | None = None,
+    seed: int = 0,
+    monitor: Monitor | None = None,
+) -> GuaranteedResult:
+    """Find the basis under a cap that keeps most, and multipliers that bound it.
+
+    Parameters
+    ----------
+    search : PairSearch
+        All pairs.
+    k : int
+        Target dimension, below ``n_dims``.
+    objective : ndarray of shape (n_dims, n_dims)
+        Positive semidefinite, trace 1.
+    cap : float
+        What no pair may lose more than.
+    anchor : Relaxation
+        Solution of the relaxation without objective, for the same ``k``.
+    starts : list of ndarray of shape (n_dims, k)
+        Bases to start from besides the relaxation's, for example one known to be
+        under the cap.
+    tol : float
+        Relative gap at which the relaxation is content.
+    max_iter : int
+        Most rounds.
+    time_limit : float or None
+        Seconds after which to stop with the best so far.
+    seed : int
+        Of the sample of pairs.
+    monitor : callable or None
+        Called with every ``Step``.
+
+    Returns
+    -------
+    GuaranteedResult
+        ``OPTIMAL`` if no cap was needed or both sides meet, ``CONVERGED`` if the search
+        ended, else the limit that stopped it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj.pairs import prepare_pairs
+    >>> from isoproj.search import PairSearch
+    >>> from isoproj.solvers.guaranteed import guaranteed
+    >>> from isoproj.solvers.relaxation import solve_relaxation
+    >>> points, pairs = prepare_pairs(np.eye(4), "directions", rotate=True)
+    >>> search = PairSearch(points, pairs)
+    >>> anchor = solve_relaxation(search, 2)
+    >>> result = guaranteed(search, 2, np.eye(4) / 4, 0.9, anchor, [])
+    >>> round(result.kept, 6)
+    0.5
+    """
+    journal = Journal(Clock(time_limit), max_iter, monitor)
+    progress = _Progress(journal, search, k, objective, cap, anchor.lower)
+    principal = principal_basis(objective, k)
+    if progress.measure(principal) or cap >= 1.0:
+        # Ky Fan: nothing keeps more, with or without a cap.
+        return _result(progress, Status.OPTIMAL, principal)
+    try:
+        for start in starts:
+            progress.measure(start)
+        progress.relaxation = solve_capped(
+            search,
+            k,
+            objective,
+            cap,
+            anchor,
+            tol=tol,
+            callback=lambda *_: journal.clock.is_over,
+        )
+        progress.tell(progress.relaxation.codes.size)
+        _search(progress, progress.relaxation, starts, np.random.default_rng(seed))
+        status = _final_status(progress, progress.relaxation, tol)
+    except Stopped as stop:
+        status = stop.status
+    except KeyboardInterrupt:
+        status = Status.INTERRUPTED
+    return _result(progress, status, progress.basis)
+
+
+def _result(
+    progress: _Progress, status: Status, basis: Array | None
+) -> GuaranteedResult:
+    search, relaxation = progress.search, progress.relaxation
+    codes: Indices = np.empty(0, dtype=np.intp)
+    multipliers, bound = np.empty(0), 1.0
+    if relaxation is not None:
+        codes, multipliers = relaxation.codes, relaxation.multipliers
+        bound = relaxation.bound
+    kept = 0.0
+    if basis is not None:
+        kept = float(np.vdot(basis, progress.objective @ basis))
+    if status is Status.OPTIMAL and relaxation is None:
+        bound = kept
+    return GuaranteedResult(
+        basis=basis,
+        pairs=search.decode(codes),
+        multipliers=multipliers,
+        kept=kept,
+        kept_bound=bound,
+        status=status,
+        history=tuple(progress.journal.history),
+    )
+
+
+def _final_status(
+    progress: _Progress, relaxation: CappedRelaxation, tol: float
+) -> Status:
+    if progress.kept >= relaxation.bound * (1.0 - 1e-6):
+        return Status.OPTIMAL
+    if relaxation.bound - relaxation.relaxed <= tol * relaxation.bound + 1e-12:
+        return Status.CONVERGED
+    return Status.MAX_ITER
+
+
+def _search(
+    progress: _Progress,
+    relaxation: CappedRelaxation,
+    starts: list[Array],
+    rng: np.random.Generator,
+) -> None:
+    """Search from the relaxation's rounding and from every start; polish the best."""
+    search, objective = progress.search, progress.objective
+    k = progress.k
+    rounded = leading(relaxation.factor, k)
+    count = min(4000, max(2000, 20_000 // k))
+    codes = np.concatenate(
+        [
+            relaxation.codes,
+            search.lowest(rounded, count // 2).codes,
+            search.sample(count // 2, rng),
+        ]
+    )
+    further = _root(objective)
+    known = WorkingSet(search, np.unique(codes), further)
+    # An exact penalty needs a price below one over the sum of the multipliers.
+    price = 1.0 / (1.5 * float(relaxation.multipliers.sum()) + 0.5)
+    goal = Capped(progress.cap - _MARGIN, price, len(further))
+    _anneal(progress, known, goal, rounded, _TEMPERATURES, count)
+    for start in starts:
+        _anneal(progress, known, goal, start, _TEMPERATURES[-_N_COOL:], count)
+
+
+def _anneal(
+    progress: _Progress,
+    known: WorkingSet,
+    goal: Capped,
+    basis: Array,
+    temperatures: tuple[float, ...],
+    count: int,
+) -> None:
+    """Cool down with a growing set, then solve for the tight pairs exactly."""
+    for temperature in temperatures:
+        for _ in range(3):
+            basis = cooled(known.secants, basis, temperature, goal)
+            slack = 2.0 * temperature + 0.005
+            excess, overall = known.grow(basis, slack, count, cap=goal.cap)
+            progress.see(basis, overall)
+            progress.tell(known.codes.size)
+            if excess < temperature:
+                break
+    last = -math.inf
+    for _ in range(_ROUNDS):
+        basis = finish(known.secants, basis, goal=goal, max_iter=3)
+        _, overall = known.grow(basis, 0.005, count, cap=goal.cap)
+        better = progress.see(basis, overall)
+        progress.tell(known.codes.size)
+        if overall <= progress.cap - 0.3 * _MARGIN:
+            if not better or progress.kept < last + _GAIN:
+                break
+            last = progress.kept
+
+
+def _root(objective: Array) -> Array:
+    """Return rows ``F`` with ``F^T F`` the objective."""
+    values, vectors = np.linalg.eigh(objective)
+    keep = values > 1e-12 * values[-1]
+    return np.asarray((vectors[:, keep] * np.sqrt(values[keep])).T)
