@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import ConvergenceWarning
 
 from isoproj import Certificate, NearIsometricProjection, audit, verify
+from isoproj._container import read_container, write_container
 from isoproj.exceptions import DuplicatePointsWarning, FormatError
 from isoproj.solvers import dual_ascent as paper
 from isoproj.solvers.base import Status, watching
@@ -189,7 +190,26 @@ def test_a_saved_model_comes_back_bit_for_bit(pairs, tmp_path):
     listed = pairs if isinstance(pairs, str) else np.sort(pairs, axis=1)
     assert_array_equal(back.pairs, listed)
     assert back.random_state == 3
+    assert len(back.history_) > 3
+    assert repr(back.history_) == repr(fitted.history_)  # NaN is not equal to itself
     verify(back.certificate_, X)
+
+
+def test_a_model_without_history_is_a_model(tmp_path):
+    fitted = model().fit(cloud(0, 8, 3))
+    header, tensors = write_and_read(fitted, tmp_path / "m.isoproj")
+    del tensors["history"]
+    write_container(tmp_path / "old.isoproj", header, tensors)
+    assert NearIsometricProjection.load(tmp_path / "old.isoproj").history_ == ()
+    tensors["history"] = np.zeros((4, 5))
+    write_container(tmp_path / "bad.isoproj", header, tensors)
+    with pytest.raises(FormatError, match="a history of shape"):
+        NearIsometricProjection.load(tmp_path / "bad.isoproj")
+
+
+def write_and_read(fitted, path):
+    fitted.save(path)
+    return read_container(path)
 
 
 def test_a_bare_certificate_is_no_model(tmp_path):

@@ -29,7 +29,12 @@ from isoproj.exceptions import FormatError
 from isoproj.pairs import PairSet, prepare_pairs
 from isoproj.points import Points
 from isoproj.problem import pose
-from isoproj.solvers.base import SolveResult, Status
+from isoproj.solvers.base import (
+    SolveResult,
+    Status,
+    history_of_table,
+    history_table,
+)
 from isoproj.solvers.dual_ascent import dual_ascent
 from isoproj.solvers.minimax import minimax
 
@@ -218,7 +223,8 @@ class NearIsometricProjection(LinearProjection):
                 "feature_names": None if names is None else [str(n) for n in names],
             },
         }
-        write_container(path, header, tensors)
+        history = {"history": history_table(self.history_)}
+        write_container(path, header, {**tensors, **history})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -232,7 +238,7 @@ class NearIsometricProjection(LinearProjection):
         Returns
         -------
         NearIsometricProjection
-            Fitted; its history is not stored.
+            Fitted, with its history where the file has one.
 
         Raises
         ------
@@ -254,12 +260,13 @@ class NearIsometricProjection(LinearProjection):
             model.status_ = Status(fitted["status"])
             model.n_iter_ = int(fitted["n_iter"])
             names = fitted["feature_names"]
+            table = tensors.get("history", history_table(()))
+            model.history_ = history_of_table(table)
         except (KeyError, TypeError, ValueError) as error:
             msg = f"{path} must hold a whole model; it lacks {error}. Save it again."
             raise FormatError(msg) from None
         if certificate.pair_kind.value == "listed":
             model.pairs = certificate.pairs
-        model.history_ = ()
         if names is not None:
             model.feature_names_in_ = np.asarray(names, dtype=object)
         model._adopt(certificate)

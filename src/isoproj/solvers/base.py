@@ -5,10 +5,14 @@ from __future__ import annotations
 import enum
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from isoproj._spectral import Array, Indices
 
@@ -21,6 +25,8 @@ __all__ = [
     "Step",
     "Stopped",
     "current_monitor",
+    "history_of_table",
+    "history_table",
     "watching",
 ]
 
@@ -79,6 +85,66 @@ class Step:
     n_working: int = 0
     kept: float = math.nan
     kept_bound: float = math.nan
+
+
+def history_table(history: Sequence[Step]) -> Array:
+    """Return steps as a table, one a row, columns in the order of the fields.
+
+    Parameters
+    ----------
+    history : sequence of Step
+        Of a solve.
+
+    Returns
+    -------
+    ndarray of shape (n_steps, 6)
+        What ``history_of_table`` reads back.
+
+    Examples
+    --------
+    >>> from isoproj.solvers.base import Step, history_of_table, history_table
+    >>> step = Step(iteration=3, distortion=0.5, lower_bound=0.25, seconds=1.0)
+    >>> history_table([step]).shape
+    (1, 6)
+    >>> history_of_table(history_table([step]))[0].lower_bound
+    0.25
+    """
+    rows = [astuple(step) for step in history]
+    return np.array(rows, dtype=np.float64).reshape(-1, len(fields(Step)))
+
+
+def history_of_table(table: NDArray[Any]) -> tuple[Step, ...]:
+    """Return the steps that ``history_table`` laid out.
+
+    Parameters
+    ----------
+    table : ndarray of shape (n_steps, 6)
+        One step a row.
+
+    Returns
+    -------
+    tuple of Step
+        As they were.
+
+    Raises
+    ------
+    ValueError
+        If the table has another shape.
+    """
+    if table.ndim != 2 or table.shape[1] != len(fields(Step)):
+        msg = f"a history of shape (n_steps, 6); got {table.shape}"
+        raise ValueError(msg)
+    return tuple(
+        Step(
+            iteration=int(iteration),
+            distortion=distortion,
+            lower_bound=lower,
+            seconds=seconds,
+            relaxed=relaxed,
+            n_working=int(n_working),
+        )
+        for iteration, distortion, lower, seconds, relaxed, n_working in table.tolist()
+    )
 
 
 Monitor = Callable[[Step], None]
