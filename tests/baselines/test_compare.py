@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-import builtins
 import json
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -158,27 +158,16 @@ def test_every_named_method_can_be_made():
 
 
 def test_the_plot_draws_every_method_and_the_floor():
-    matplotlib = pytest.importorskip("matplotlib")
-    matplotlib.use("Agg")
+    pytest.importorskip("matplotlib")
     result = compare(cloud(15, 20, 6), ["pca", "minimax"], ks=[2, 3])
     axes = result.plot()
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert {"pca", "minimax", "lower bound", "impossible"} <= set(labels)
-    import matplotlib.pyplot as plt
-
-    plt.close("all")
+    assert {"pca", "minimax", "no projection can get below"} <= set(labels)
 
 
 def test_a_missing_matplotlib_names_the_extra(monkeypatch):
-    real = builtins.__import__
-
-    def absent(name, *args, **kwargs):
-        if name.startswith("matplotlib"):
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
     result = compare(cloud(16, 10, 4), ["pca"], ks=[2])
-    monkeypatch.setattr(builtins, "__import__", absent)
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r"isoproj\[plot\]"):
         result.plot()
 

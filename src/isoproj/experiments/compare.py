@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy
@@ -32,6 +32,10 @@ from isoproj.baselines.sdp import SDPProjection
 from isoproj.baselines.secant_avoidance import SecantAvoidance
 from isoproj.estimators.near_isometric import NearIsometricProjection
 from isoproj.experiments.referee import Score, run
+from isoproj.plot._style import axes_or_new, colour_of, draw_floor
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["METHODS", "Comparison", "Record", "compare", "machine_facts"]
 
@@ -155,7 +159,7 @@ class Comparison:
         for method, error in sorted(errors):
             yield f"{method} failed: {error}"
 
-    def plot(self, ax: Any = None, *, metric: str = "contracted") -> Any:  # noqa: ANN401
+    def plot(self, ax: Axes | None = None, *, metric: str = "contracted") -> Axes:
         """Draw a metric against k, with the lower bound as the floor.
 
         Parameters
@@ -175,18 +179,23 @@ class Comparison:
         ImportError
             If matplotlib is not installed.
         """
-        axes = _new_axes() if ax is None else ax
+        axes = axes_or_new(ax)
         for name, by_k in self.values(metric).items():
             ks = sorted(k for k, values in by_k.items() if values)
             means = [float(np.mean(by_k[k])) for k in ks]
             spread = [float(np.std(by_k[k])) for k in ks]
-            axes.errorbar(ks, means, yerr=spread, marker="o", capsize=2, label=name)
+            axes.errorbar(
+                *(ks, means, spread),
+                marker="o",
+                capsize=2,
+                label=name,
+                color=colour_of(name),
+            )
         floor = self.floor()
         if floor and metric in ("contracted", "distortion"):
             ks = sorted(floor)
             bounds = [floor[k] for k in ks]
-            axes.fill_between(ks, 0.0, bounds, color="0.85", label="impossible")
-            axes.plot(ks, bounds, color="0.3", linestyle="--", label="lower bound")
+            draw_floor(axes, ks, bounds)
         axes.set_xlabel("dimensions kept, k")
         axes.set_ylabel(_LABELS.get(metric, metric))
         axes.legend()
@@ -359,15 +368,3 @@ def _aligned(lines: list[list[str]]) -> list[str]:
         ).rstrip()
         for line in lines
     ]
-
-
-def _new_axes() -> Any:  # noqa: ANN401
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError:
-        msg = (
-            "plot needs the package matplotlib, which is not installed. "
-            "Run: pip install 'isoproj[plot]'."
-        )
-        raise ImportError(msg) from None
-    return plt.subplots()[1]

@@ -1,0 +1,33 @@
+"""Pictures of distances kept and lost; matplotlib Axes in, matplotlib Axes out.
+
+Functions draw and return the Axes; the ``Display`` classes follow scikit-learn's
+convention: ``from_estimator`` measures, ``plot`` draws, the numbers stay at hand.
+"""
+
+from __future__ import annotations
+
+from isoproj.plot.bounds import (
+    ConvergenceDisplay,
+    DistortionCurveDisplay,
+    convergence,
+    distortion_curve,
+)
+from isoproj.plot.distances import (
+    DistortionHistogramDisplay,
+    ShepardDisplay,
+    distortion_histogram,
+    shepard,
+)
+from isoproj.plot.images import worst_pairs
+
+__all__ = [
+    "ConvergenceDisplay",
+    "DistortionCurveDisplay",
+    "DistortionHistogramDisplay",
+    "ShepardDisplay",
+    "convergence",
+    "distortion_curve",
+    "distortion_histogram",
+    "shepard",
+    "worst_pairs",
+]

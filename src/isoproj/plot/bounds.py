@@ -1,0 +1,377 @@
+"""Distortion and its proven floor: against dimensions, and round by round."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import clone
+
+from isoproj._spectral import Array
+from isoproj._validation import Rows
+from isoproj.auditing import audit
+from isoproj.plot._style import COLOURS, FLOOR, axes_or_new, colour_of, draw_floor, tidy
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "ConvergenceDisplay",
+    "DistortionCurveDisplay",
+    "convergence",
+    "distortion_curve",
+]
+
+_LOST = "share of squared length the worst pair loses"
+
+
+class DistortionCurveDisplay:
+    """Distortion against the number of dimensions, above the proven floor.
+
+    Parameters
+    ----------
+    ks : array-like of shape (n,)
+        Numbers of dimensions.
+    distortion : array-like of shape (n,)
+        What the worst pair loses at each.
+    lower_bound : array-like of shape (n,) or None
+        What no projection can get below at each.
+    estimator_name : str
+        Name in the legend.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Where it was drawn last.
+    figure_ : matplotlib Figure
+        Its figure.
+    line_ : matplotlib Line2D
+        The curve of the distortion.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj import NearIsometricProjection
+    >>> from isoproj.plot import DistortionCurveDisplay
+    >>> X = np.random.default_rng(0).normal(size=(20, 6))
+    >>> display = DistortionCurveDisplay.from_estimator(
+    ...     NearIsometricProjection(random_state=0), X, ks=[1, 2, 3]
+    ... )
+    """
+
+    ax_: Axes
+    figure_: Figure
+    line_: Any
+
+    def __init__(
+        self,
+        ks: ArrayLike,
+        distortion: ArrayLike,
+        lower_bound: ArrayLike | None = None,
+        *,
+        estimator_name: str = "isoproj",
+    ) -> None:
+        self.ks = np.asarray(ks)
+        self.distortion = _as_long_as(self.ks, "distortion", distortion)
+        self.lower_bound = (
+            None
+            if lower_bound is None
+            else _as_long_as(self.ks, "lower_bound", lower_bound)
+        )
+        self.estimator_name = estimator_name
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,  # noqa: ANN401 - anything that takes n_components
+        X: ArrayLike | Rows,
+        *,
+        ks: Sequence[int],
+        ax: Axes | None = None,
+        name: str | None = None,
+    ) -> Self:
+        """Fit a copy of an estimator for every number of dimensions, and draw.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Takes ``n_components``; linear, with ``components_`` once it is fitted.
+        X : array-like or sparse matrix of shape (n_points, n_features)
+            The points.
+        ks : sequence of int
+            Numbers of dimensions.
+        ax : matplotlib Axes or None
+            Where to draw; None makes a new figure.
+        name : str or None
+            Name in the legend; None means the class's.
+
+        Returns
+        -------
+        DistortionCurveDisplay
+            Drawn.
+        """
+        axes = axes_or_new(ax)
+        pairs = getattr(estimator, "pairs", "all")
+        losses, bounds = [], []
+        for k in ks:
+            model = clone(estimator).set_params(n_components=int(k)).fit(X)
+            losses.append(audit(X, model, pairs=pairs, n_worst=1).distortion)
+            bounds.append(float(getattr(model, "lower_bound_", math.nan)))
+        certified = bool(np.isfinite(bounds).all())
+        display = cls(
+            ks,
+            losses,
+            bounds if certified else None,
+            estimator_name=name or type(estimator).__name__,
+        )
+        return display.plot(axes)
+
+    def plot(self, ax: Axes | None = None, *, name: str | None = None) -> Self:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None
+            Where to draw; None makes a new figure.
+        name : str or None
+            Name in the legend instead of ``estimator_name``.
+
+        Returns
+        -------
+        DistortionCurveDisplay
+            Itself.
+        """
+        axes = axes_or_new(ax)
+        label = name or self.estimator_name
+        (self.line_,) = axes.plot(
+            self.ks,
+            self.distortion,
+            color=colour_of(label),
+            marker="o",
+            markersize=4,
+            linewidth=2,
+            label=label,
+        )
+        if self.lower_bound is not None:
+            draw_floor(axes, self.ks, self.lower_bound)
+        axes.set(xlabel="dimensions kept, k", ylabel=_LOST)
+        axes.set_ylim(bottom=0.0)
+        tidy(axes)
+        axes.legend()
+        self.ax_, self.figure_ = axes, axes.figure  # type: ignore[assignment]
+        return self
+
+
+def distortion_curve(
+    curve: Any,  # noqa: ANN401 - a curve, or the numbers of dimensions
+    distortion: ArrayLike | None = None,
+    lower_bound: ArrayLike | None = None,
+    *,
+    others: Mapping[str, ArrayLike] | None = None,
+    name: str = "isoproj",
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw distortion against the number of dimensions, above the proven floor.
+
+    Parameters
+    ----------
+    curve : object with ``ks``, ``distortion`` and ``lower_bound``, or array-like
+        A curve, or its numbers of dimensions.
+    distortion, lower_bound : array-like of shape (n,) or None
+        The rest of the curve where ``curve`` is but an array.
+    others : mapping of str to array-like of shape (n,)
+        Distortions of other methods at the same numbers of dimensions.
+    name : str
+        Name of the curve in the legend.
+    ax : matplotlib Axes or None
+        Where to draw; None makes a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+        The drawing.
+
+    Raises
+    ------
+    ValueError
+        If the arrays differ in length.
+    MissingExtraError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> from isoproj import plot
+    >>> ax = plot.distortion_curve(
+    ...     [5, 10, 20], [0.9, 0.7, 0.5], [0.8, 0.68, 0.49], others={"pca": [1, 1, 0.9]}
+    ... )
+    >>> ax.get_xlabel()
+    'dimensions kept, k'
+    """
+    if distortion is None:
+        curve, distortion, lower_bound = curve.ks, curve.distortion, curve.lower_bound
+    display = DistortionCurveDisplay(
+        curve, distortion, lower_bound, estimator_name=name
+    )
+    axes = axes_or_new(ax)
+    for other, losses in (others or {}).items():
+        DistortionCurveDisplay(display.ks, losses, estimator_name=other).plot(axes)
+    return display.plot(axes).ax_
+
+
+class ConvergenceDisplay:
+    """Both bounds of a solve, round by round.
+
+    Parameters
+    ----------
+    iterations : array-like of shape (n,)
+        Numbers of the rounds.
+    distortion, lower_bound : array-like of shape (n,)
+        The bounds at each.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Where it was drawn last.
+    figure_ : matplotlib Figure
+        Its figure.
+    lines_ : tuple of matplotlib Line2D
+        Distortion, lower bound.
+    """
+
+    ax_: Axes
+    figure_: Figure
+    lines_: tuple[Any, Any]
+
+    def __init__(
+        self, iterations: ArrayLike, distortion: ArrayLike, lower_bound: ArrayLike
+    ) -> None:
+        self.iterations = np.asarray(iterations)
+        self.distortion = _as_long_as(self.iterations, "distortion", distortion)
+        self.lower_bound = _as_long_as(self.iterations, "lower_bound", lower_bound)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,  # noqa: ANN401 - anything fitted that has a history
+        *,
+        ax: Axes | None = None,
+    ) -> Self:
+        """Draw the history of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted, with ``history_``.
+        ax : matplotlib Axes or None
+            Where to draw; None makes a new figure.
+
+        Returns
+        -------
+        ConvergenceDisplay
+            Drawn.
+
+        Raises
+        ------
+        ValueError
+            If there is no history to draw.
+        """
+        history = getattr(estimator, "history_", ())
+        if not history:
+            msg = (
+                f"convergence must have a history; this {type(estimator).__name__} has "
+                "none. Pass an estimator whose fit took more than one step."
+            )
+            raise ValueError(msg)
+        display = cls(
+            [step.iteration for step in history],
+            np.minimum.accumulate([step.distortion for step in history]),
+            np.maximum.accumulate([step.lower_bound for step in history]),
+        )
+        return display.plot(ax)
+
+    def plot(self, ax: Axes | None = None) -> Self:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None
+            Where to draw; None makes a new figure.
+
+        Returns
+        -------
+        ConvergenceDisplay
+            Itself.
+        """
+        axes = axes_or_new(ax)
+        axes.fill_between(
+            self.iterations,
+            self.lower_bound,
+            self.distortion,
+            color=COLOURS["isoproj"],
+            alpha=0.1,
+            linewidth=0,
+        )
+        (upper,) = axes.plot(
+            self.iterations,
+            self.distortion,
+            color=COLOURS["isoproj"],
+            label="distortion",
+        )
+        (lower,) = axes.plot(
+            self.iterations, self.lower_bound, "--", color=FLOOR, label="lower bound"
+        )
+        axes.set(xlabel="round", ylabel=_LOST)
+        tidy(axes)
+        axes.legend()
+        self.lines_ = (upper, lower)
+        self.ax_, self.figure_ = axes, axes.figure  # type: ignore[assignment]
+        return self
+
+
+def convergence(model: Any, *, ax: Axes | None = None) -> Axes:  # noqa: ANN401
+    """Draw how distortion and lower bound came together.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted, with ``history_``; one that was saved and loaded has it too.
+    ax : matplotlib Axes or None
+        Where to draw; None makes a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+        The drawing: best bounds so far, round by round.
+
+    Raises
+    ------
+    ValueError
+        If there is no history to draw.
+    MissingExtraError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj import NearIsometricProjection, plot
+    >>> X = np.random.default_rng(0).normal(size=(20, 6))
+    >>> model = NearIsometricProjection(2, random_state=0).fit(X)
+    >>> plot.convergence(model).get_xlabel()
+    'round'
+    """
+    return ConvergenceDisplay.from_estimator(model, ax=ax).ax_
+
+
+def _as_long_as(first: Array, name: str, values: ArrayLike) -> Array:
+    found = np.asarray(values, dtype=np.float64)
+    if found.shape != first.shape or found.ndim != 1:
+        msg = (
+            f"{name} must have one value for each of {first.size}; got shape "
+            f"{found.shape}. Pass arrays of one length."
+        )
+        raise ValueError(msg)
+    return found

@@ -1,0 +1,394 @@
+"""What becomes of all distances: their spread, and original against projected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from isoproj._spectral import Array, Indices
+from isoproj._validation import Rows, as_dense, check_map, check_points
+from isoproj.auditing import AuditResult, audit
+from isoproj.pairs import prepare_pairs
+from isoproj.plot._style import COLOURS, FLOOR, axes_or_new, colour_of, tidy
+from isoproj.points import Points
+from isoproj.scan import exact_losses
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "DistortionHistogramDisplay",
+    "ShepardDisplay",
+    "coarse_histogram",
+    "distortion_histogram",
+    "shepard",
+]
+
+_CHUNK = 2048
+
+
+def coarse_histogram(
+    result: AuditResult, n_bins: int, *, low: float = 0.0, high: float = 1.0
+) -> tuple[Array, Array]:
+    """Return an audit's histogram in fewer bins of one width.
+
+    Parameters
+    ----------
+    result : AuditResult
+        Of ``audit``.
+    n_bins : int
+        How many.
+    low, high : float
+        First and last edge; what lies outside is counted in the outermost bins.
+
+    Returns
+    -------
+    shares : ndarray of shape (n_bins,)
+        Share of all pairs in each bin.
+    edges : ndarray of shape (n_bins + 1,)
+        Edges.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj import audit
+    >>> from isoproj.plot.distances import coarse_histogram
+    >>> X = np.array([[0.0, 0.0], [0.0, 1.0], [2.0, 0.0]])
+    >>> shares, edges = coarse_histogram(audit(X, [[1.0, 0.0]]), 4)
+    >>> [round(share, 2) for share in shares.tolist()]
+    [0.67, 0.0, 0.0, 0.33]
+    """
+    counts, fine = result.histogram
+    edges = np.linspace(low, high, n_bins + 1)
+    middles = np.clip((fine[:-1] + fine[1:]) / 2.0, low, high)
+    coarse, _ = np.histogram(middles, bins=edges, weights=counts)
+    return coarse / counts.sum(), edges
+
+
+class DistortionHistogramDisplay:
+    """How the share lost spreads over all pairs, for one map or several.
+
+    Parameters
+    ----------
+    audits : mapping of str to AuditResult
+        What was measured, by name.
+    n_bins : int
+        Bins drawn.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Where it was drawn last.
+    figure_ : matplotlib Figure
+        Its figure.
+    """
+
+    ax_: Axes
+    figure_: Figure
+
+    def __init__(self, audits: Mapping[str, AuditResult], *, n_bins: int = 100) -> None:
+        self.audits = dict(audits)
+        self.n_bins = n_bins
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,  # noqa: ANN401 - anything linear and fitted
+        X: ArrayLike | Rows,
+        *,
+        pairs: str | ArrayLike = "all",
+        name: str | None = None,
+        ax: Axes | None = None,
+    ) -> Self:
+        """Measure a fitted map on all pairs, and draw.
+
+        Parameters
+        ----------
+        estimator : estimator or array-like of shape (k, n_features)
+            Anything that ``audit`` takes.
+        X : array-like or sparse matrix of shape (n_points, n_features)
+            The points.
+        pairs : {"all", "directions"} or array-like of shape (m, 2)
+            Which pairs count.
+        name : str or None
+            Name in the legend; None means the class's.
+        ax : matplotlib Axes or None
+            Where to draw; None makes a new figure.
+
+        Returns
+        -------
+        DistortionHistogramDisplay
+            Drawn.
+        """
+        axes = axes_or_new(ax)
+        label = name or type(estimator).__name__
+        return cls({label: audit(X, estimator, pairs=pairs)}).plot(axes)
+
+    def plot(self, ax: Axes | None = None) -> Self:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None
+            Where to draw; None makes a new figure.
+
+        Returns
+        -------
+        DistortionHistogramDisplay
+            Itself.
+        """
+        axes = axes_or_new(ax)
+        low = min(0.0, *(float(a.histogram[1][0]) for a in self.audits.values()))
+        for name, result in self.audits.items():
+            shares, edges = coarse_histogram(result, self.n_bins, low=low)
+            line = axes.stairs(shares, edges, color=colour_of(name), label=name, lw=1.5)
+            colour = line.get_edgecolor()
+            axes.axvline(result.distortion, color=colour, linestyle=":", lw=1.5)
+        axes.set_yscale("log")
+        axes.set(
+            xlabel="share of squared length lost (dotted: the worst pair)",
+            ylabel="share of pairs",
+        )
+        tidy(axes)
+        axes.legend()
+        self.ax_, self.figure_ = axes, axes.figure  # type: ignore[assignment]
+        return self
+
+
+def distortion_histogram(
+    audits: AuditResult | Mapping[str, AuditResult],
+    *,
+    n_bins: int = 100,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw how the share lost spreads over all pairs.
+
+    Parameters
+    ----------
+    audits : AuditResult or mapping of str to AuditResult
+        What ``audit`` returned, for one map or for several by name.
+    n_bins : int
+        Bins drawn.
+    ax : matplotlib Axes or None
+        Where to draw; None makes a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+        The drawing; the vertical axis is logarithmic, because the worst pairs are few.
+
+    Raises
+    ------
+    MissingExtraError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj import audit, plot
+    >>> X = np.random.default_rng(0).normal(size=(20, 6))
+    >>> ax = plot.distortion_histogram({"first two": audit(X, np.eye(2, 6))})
+    >>> ax.get_yscale()
+    'log'
+    """
+    named = {"isoproj": audits} if isinstance(audits, AuditResult) else audits
+    return DistortionHistogramDisplay(named, n_bins=n_bins).plot(ax).ax_
+
+
+class ShepardDisplay:
+    """Projected against original distances.
+
+    Parameters
+    ----------
+    original, projected : array-like of shape (n,)
+        Distances of the same pairs.
+    n_pairs : int
+        Pairs there are; where it is more than ``n``, the drawing says "sampled".
+    distortion : float or None
+        What the worst of all pairs loses, where that is known; drawn as a line that no
+        pair is below.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Where it was drawn last.
+    figure_ : matplotlib Figure
+        Its figure.
+    """
+
+    ax_: Axes
+    figure_: Figure
+
+    def __init__(
+        self,
+        original: ArrayLike,
+        projected: ArrayLike,
+        *,
+        n_pairs: int,
+        distortion: float | None = None,
+    ) -> None:
+        self.original = np.asarray(original, dtype=np.float64)
+        self.projected = np.asarray(projected, dtype=np.float64)
+        self.n_pairs = n_pairs
+        self.distortion = distortion
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,  # noqa: ANN401 - anything linear and fitted
+        X: ArrayLike | Rows,
+        *,
+        n_sampled: int = 20_000,
+        random_state: int = 0,
+        ax: Axes | None = None,
+    ) -> Self:
+        """Measure distances before and after a map, and draw.
+
+        Parameters
+        ----------
+        estimator : estimator or array-like of shape (k, n_features)
+            Anything that ``audit`` takes. Its ``distortion_``, where it has one, is
+            that of all pairs of ``X``.
+        X : array-like or sparse matrix of shape (n_points, n_features)
+            The points.
+        n_sampled : int
+            Most pairs to draw; a random sample where there are more.
+        random_state : int
+            Decides the sample.
+        ax : matplotlib Axes or None
+            Where to draw; None makes a new figure.
+
+        Returns
+        -------
+        ShepardDisplay
+            Drawn.
+        """
+        axes = axes_or_new(ax)
+        rows = check_points(X)
+        linear = check_map(getattr(estimator, "components_", estimator), rows.shape[1])
+        points, pairs = prepare_pairs(rows, "all", rotate=False)
+        chosen = _sampled_pairs(points, n_sampled, random_state)
+        original, projected = _distances(points, chosen, linear)
+        display = cls(
+            original,
+            projected,
+            n_pairs=pairs.n_pairs,
+            distortion=getattr(estimator, "distortion_", None),
+        )
+        return display.plot(axes)
+
+    def plot(self, ax: Axes | None = None) -> Self:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None
+            Where to draw; None makes a new figure.
+
+        Returns
+        -------
+        ShepardDisplay
+            Itself.
+        """
+        axes = axes_or_new(ax)
+        top = float(self.original.max())
+        axes.plot(
+            self.original,
+            self.projected,
+            ".",
+            color=COLOURS["isoproj"],
+            markersize=2,
+            alpha=0.35,
+            rasterized=True,
+        )
+        axes.plot([0, top], [0, top], color=FLOOR, lw=1, label="kept whole")
+        if self.distortion is not None:
+            least = top * np.sqrt(max(0.0, 1.0 - self.distortion))
+            label = "no pair is below"
+            axes.plot([0, top], [0, least], "--", color=FLOOR, lw=1, label=label)
+        sampled = self.original.size < self.n_pairs
+        part = f"{self.original.size:,} sampled of " if sampled else ""
+        axes.set(
+            xlabel="original distance",
+            ylabel="projected distance",
+            title=f"{part}{self.n_pairs:,} pairs",
+            xlim=(0, None),
+            ylim=(0, None),
+        )
+        tidy(axes)
+        axes.legend(loc="upper left")
+        self.ax_, self.figure_ = axes, axes.figure  # type: ignore[assignment]
+        return self
+
+
+def shepard(
+    X: ArrayLike | Rows,
+    components: Any,  # noqa: ANN401 - an array or anything fitted
+    *,
+    n_sampled: int = 20_000,
+    random_state: int = 0,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw projected against original distances: a Shepard diagram.
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n_points, n_features)
+        The points.
+    components : array-like of shape (k, n_features) or fitted estimator
+        The map.
+    n_sampled : int
+        Most pairs to draw; a random sample where there are more, and the title says so.
+    random_state : int
+        Decides the sample.
+    ax : matplotlib Axes or None
+        Where to draw; None makes a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+        The drawing.
+
+    Raises
+    ------
+    MissingExtraError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj import plot
+    >>> X = np.random.default_rng(0).normal(size=(20, 6))
+    >>> plot.shepard(X, np.eye(2, 6)).get_title()
+    '190 pairs'
+    """
+    display = ShepardDisplay.from_estimator(
+        components, X, n_sampled=n_sampled, random_state=random_state, ax=ax
+    )
+    return display.ax_
+
+
+def _sampled_pairs(points: Points, n_sampled: int, random_state: int) -> Indices:
+    """Return all pairs of distinct points, or that many random ones."""
+    n = points.n_points
+    if n * (n - 1) // 2 <= n_sampled:
+        pairs = np.column_stack(np.triu_indices(n, 1))
+    else:
+        drawn = np.random.default_rng(random_state).integers(n, size=(n_sampled, 2))
+        pairs = np.sort(drawn, axis=1)
+    first = points.first_copy[pairs]
+    return np.asarray(pairs[first[:, 0] != first[:, 1]], dtype=np.intp)
+
+
+def _distances(points: Points, pairs: Indices, linear: Array) -> tuple[Array, Array]:
+    lengths = np.empty(pairs.shape[0])
+    for start in range(0, pairs.shape[0], _CHUNK):
+        left, right = (points.rows[p] for p in pairs[start : start + _CHUNK].T)
+        gaps = as_dense(left - right).astype(np.float64, copy=False)
+        lengths[start : start + _CHUNK] = np.linalg.norm(gaps, axis=1)
+    kept = np.maximum(0.0, 1.0 - exact_losses(points, pairs, linear))
+    return lengths, lengths * np.sqrt(kept)

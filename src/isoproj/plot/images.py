@@ -1,0 +1,198 @@
+"""The worst pairs, shown as what they are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from isoproj._validation import Rows, as_dense, check_points, is_sparse
+from isoproj.plot._style import axes_or_new
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["image_shape_of", "worst_pairs"]
+
+# Fewer features than this in a square are hardly a picture.
+_SMALLEST = 36
+
+
+def image_shape_of(
+    rows: Rows, image_shape: tuple[int, int] | None = None
+) -> tuple[int, int] | None:
+    """Return height and width if rows are images, None if they are not.
+
+    Parameters
+    ----------
+    rows : ndarray or sparse array of shape (n_points, n_features)
+        The data. Without ``image_shape`` they are images if they are dense, never
+        negative, and of a square number of features, 36 or more.
+    image_shape : tuple of int or None
+        Height and width, where they are known.
+
+    Returns
+    -------
+    tuple of int or None
+        Height and width.
+
+    Raises
+    ------
+    ValueError
+        If the shape given does not fit the number of features.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj.plot.images import image_shape_of
+    >>> image_shape_of(np.ones((2, 64)))
+    (8, 8)
+    >>> image_shape_of(np.ones((2, 63))) is None
+    True
+    """
+    n_features = int(rows.shape[1])
+    if image_shape is not None:
+        height, width = image_shape
+        if min(height, width) < 1 or height * width != n_features:
+            msg = (
+                f"image_shape must multiply to the {n_features} features; got "
+                f"{height} x {width}. Pass height and width of one image."
+            )
+            raise ValueError(msg)
+        return int(height), int(width)
+    side = math.isqrt(n_features)
+    square = side * side == n_features >= _SMALLEST
+    if not square or is_sparse(rows) or float(np.min(rows[:512])) < 0.0:
+        return None
+    return side, side
+
+
+def worst_pairs(
+    X: ArrayLike | Rows,
+    pairs: Any,  # noqa: ANN401 - pairs, an audit, or anything fitted
+    distortions: ArrayLike | None = None,
+    *,
+    n_shown: int = 8,
+    image_shape: tuple[int, int] | None = None,
+    labels: Sequence[str] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Show the pairs that lose most, as images or by name.
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n_points, n_features)
+        The points.
+    pairs : array-like of shape (m, 2), AuditResult or fitted estimator
+        Row numbers, worst first, or what knows them.
+    distortions : array-like of shape (m,) or None
+        What these pairs lose, where ``pairs`` does not know.
+    n_shown : int
+        Most pairs shown.
+    image_shape : tuple of int or None
+        Height and width of an image; None finds out as ``image_shape_of`` does.
+    labels : sequence of str or None
+        A name for every point; None means its row number.
+    ax : matplotlib Axes or None
+        Where to draw; None makes a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+        One pair a row: as images side by side, or as bars with names.
+
+    Raises
+    ------
+    ValueError
+        If ``image_shape`` does not fit.
+    MissingExtraError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from isoproj import audit, plot
+    >>> X = load_digits().data[:60]
+    >>> ax = plot.worst_pairs(X, audit(X, X[:3]), n_shown=4)
+    >>> len(ax.images)
+    1
+    """
+    rows = check_points(X)
+    shape = image_shape_of(rows, image_shape)
+    indices, losses = _known(pairs, distortions)
+    indices, losses = indices[:n_shown], losses[:n_shown]
+    named = [
+        " and ".join(str(i) if labels is None else str(labels[i]) for i in pair)
+        for pair in indices.tolist()
+    ]
+    axes = axes_or_new(ax)
+    if shape is None:
+        _draw_bars(axes, named, losses)
+    else:
+        _draw_images(axes, montage(rows, indices, shape), named, losses, shape)
+    return axes
+
+
+def montage(
+    rows: Rows, pairs: NDArray[Any], shape: tuple[int, int], gap: int = 2
+) -> NDArray[np.float64]:
+    """Return images of pairs in one array: two a row, NaN between them."""
+    height, width = shape
+    canvas = np.full(
+        (len(pairs) * (height + gap) - gap, 2 * width + gap), math.nan, dtype=np.float64
+    )
+    for at, pair in enumerate(pairs):
+        top = at * (height + gap)
+        for side, row in enumerate(pair):
+            left = side * (width + gap)
+            image = as_dense(rows[[int(row)]]).reshape(shape)
+            canvas[top : top + height, left : left + width] = image
+    return canvas
+
+
+def _known(
+    pairs: Any,  # noqa: ANN401
+    distortions: ArrayLike | None,
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    known = getattr(pairs, "certificate_", pairs)
+    if hasattr(known, "worst_pairs"):
+        return known.worst_pairs, known.worst_distortions
+    indices = np.asarray(getattr(known, "worst_pairs_", known))
+    if distortions is None:
+        return indices, np.full(len(indices), math.nan)
+    return indices, np.asarray(distortions)
+
+
+def _texts(named: list[str], losses: NDArray[Any]) -> list[str]:
+    return [
+        name if math.isnan(loss) else f"{name}: loses {loss:.1%}"
+        for name, loss in zip(named, losses.tolist(), strict=True)
+    ]
+
+
+def _draw_images(
+    axes: Axes,
+    canvas: NDArray[np.float64],
+    named: list[str],
+    losses: NDArray[Any],
+    shape: tuple[int, int],
+) -> None:
+    axes.imshow(canvas, cmap="gray_r")
+    middles = [at * (shape[0] + 2) + shape[0] / 2 for at in range(len(named))]
+    axes.set_yticks(middles, _texts(named, losses))
+    axes.set_xticks([])
+    axes.yaxis.tick_right()
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+
+
+def _draw_bars(axes: Axes, named: list[str], losses: NDArray[Any]) -> None:
+    positions = np.arange(len(named))
+    axes.barh(positions, np.nan_to_num(losses), color="#0072b2")
+    axes.set_yticks(positions, named)
+    axes.invert_yaxis()
+    axes.set(xlabel="share of squared length lost", xlim=(0, 1))
+    axes.spines[["top", "right"]].set_visible(False)
