@@ -9,7 +9,7 @@ from certificates import KINDS, assert_same_bits, data, fitted
 
 from isoproj import Certificate, NearIsometricProjection, verify
 from isoproj._container import write_container
-from isoproj.certify import check_claims, data_fingerprint, lower_bound
+from isoproj.certify import check_claims, data_fingerprint, lower_bound, lower_bounds
 from isoproj.exceptions import (
     ClaimError,
     DuplicatePointsWarning,
@@ -246,8 +246,39 @@ def test_the_gap_is_relative_to_the_bound():
 def test_a_certificate_says_its_own_numbers():
     certificate = fitted().certificate_
     assert "66 distances" in str(certificate)
-    assert f"{1 - certificate.distortion:.2%}" in str(certificate)
-    assert f"{1 - certificate.lower_bound:.2%}" in str(certificate)
+    exact = dataclasses.replace(certificate, distortion=0.64, lower_bound=0.5)
+    assert "at least 36.00% of" in str(exact)
+    assert "more than 50.00%." in str(exact)
+
+
+def test_what_a_certificate_says_is_rounded_so_that_it_holds():
+    certificate = dataclasses.replace(
+        fitted().certificate_, distortion=0.600001, lower_bound=0.599999
+    )
+    assert "at least 39.99% of" in str(certificate)
+    assert "more than 40.01%." in str(certificate)
+
+
+def test_weights_prove_a_bound_at_every_number_of_dimensions():
+    points, _ = prepare_pairs(data(), rotate=False)
+    certificate = fitted().certificate_
+    pairs, weights = certificate.weighted_pairs, certificate.weights
+    ks = range(1, data().shape[1] + 1)
+    bounds = lower_bounds(points, pairs, weights, ks)
+    assert (np.diff(bounds) <= 0.0).all()
+    for k, bound in zip(ks, bounds, strict=True):
+        assert bound == lower_bound(points, pairs, weights, k)
+        best = NearIsometricProjection(k, random_state=0).fit(data())
+        assert bound <= best.distortion_
+
+
+def test_claims_can_be_checked_without_a_walk_over_all_pairs():
+    certificate = fitted().certificate_
+    names = {claim.name for claim in check_claims(certificate, data(), scan=False)}
+    assert "lower bound" in names
+    assert "distortion over all pairs" not in names
+    wrong = dataclasses.replace(certificate, lower_bound=0.99)
+    assert not all(c.holds for c in check_claims(wrong, data(), scan=False))
 
 
 def test_our_errors_share_a_base():

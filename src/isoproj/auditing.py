@@ -57,6 +57,39 @@ class AuditResult:
     n_pairs: int
     n_identical: int
 
+    def coarse_histogram(
+        self, n_bins: int, *, low: float = 0.0, high: float = 1.0
+    ) -> tuple[NDArray[np.int64], Array]:
+        """Return the histogram in fewer bins of one width.
+
+        Parameters
+        ----------
+        n_bins : int
+            How many.
+        low, high : float
+            First and last edge; what lies outside counts in the outermost bins.
+
+        Returns
+        -------
+        counts : ndarray of shape (n_bins,)
+            Pairs in each bin.
+        edges : ndarray of shape (n_bins + 1,)
+            Edges, ascending.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from isoproj import audit
+        >>> X = np.array([[0.0, 0.0], [0.0, 1.0], [2.0, 0.0]])
+        >>> audit(X, [[1.0, 0.0]]).coarse_histogram(4)[0].tolist()
+        [2, 0, 0, 1]
+        """
+        counts, fine = self.histogram
+        edges = np.linspace(low, high, n_bins + 1)
+        middles = np.clip((fine[:-1] + fine[1:]) / 2.0, low, high)
+        coarse, _ = np.histogram(middles, bins=edges, weights=counts)
+        return np.rint(coarse).astype(np.int64), edges
+
     def __str__(self) -> str:
         i, j = self.worst_pairs[0]
         lines = [

@@ -110,11 +110,13 @@ class Certificate:
         return self.pair_kind.value if self.listed_pairs is None else self.listed_pairs
 
     def __str__(self) -> str:
+        # Rounded outwards, but for rounding itself: what is promised must hold.
+        keeps = max(0, math.floor((1.0 - self.distortion) * 1e4 + 1e-5))
+        most = math.ceil((1.0 - self.lower_bound) * 1e4 - 1e-5)
         return (
-            f"Every one of {self.n_pairs:,} distances keeps at least "
-            f"{max(0.0, 1 - self.distortion):.2%} of its squared length in "
-            f"{self.n_components} dimensions; no projection can guarantee more than "
-            f"{1 - self.lower_bound:.2%}."
+            f"Every one of {self.n_pairs:,} distances keeps at least {keeps / 100:.2f}%"
+            f" of its squared length in {self.n_components} dimensions; no projection "
+            f"can guarantee more than {most / 100:.2f}%."
         )
 
     def parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

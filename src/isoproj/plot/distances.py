@@ -23,50 +23,11 @@ if TYPE_CHECKING:
 __all__ = [
     "DistortionHistogramDisplay",
     "ShepardDisplay",
-    "coarse_histogram",
     "distortion_histogram",
     "shepard",
 ]
 
 _CHUNK = 2048
-
-
-def coarse_histogram(
-    result: AuditResult, n_bins: int, *, low: float = 0.0, high: float = 1.0
-) -> tuple[Array, Array]:
-    """Return an audit's histogram in fewer bins of one width.
-
-    Parameters
-    ----------
-    result : AuditResult
-        Of ``audit``.
-    n_bins : int
-        How many.
-    low, high : float
-        First and last edge; what lies outside is counted in the outermost bins.
-
-    Returns
-    -------
-    shares : ndarray of shape (n_bins,)
-        Share of all pairs in each bin.
-    edges : ndarray of shape (n_bins + 1,)
-        Edges.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj import audit
-    >>> from isoproj.plot.distances import coarse_histogram
-    >>> X = np.array([[0.0, 0.0], [0.0, 1.0], [2.0, 0.0]])
-    >>> shares, edges = coarse_histogram(audit(X, [[1.0, 0.0]]), 4)
-    >>> [round(share, 2) for share in shares.tolist()]
-    [0.67, 0.0, 0.0, 0.33]
-    """
-    counts, fine = result.histogram
-    edges = np.linspace(low, high, n_bins + 1)
-    middles = np.clip((fine[:-1] + fine[1:]) / 2.0, low, high)
-    coarse, _ = np.histogram(middles, bins=edges, weights=counts)
-    return coarse / counts.sum(), edges
 
 
 class DistortionHistogramDisplay:
@@ -144,7 +105,8 @@ class DistortionHistogramDisplay:
         axes = axes_or_new(ax)
         low = min(0.0, *(float(a.histogram[1][0]) for a in self.audits.values()))
         for name, result in self.audits.items():
-            shares, edges = coarse_histogram(result, self.n_bins, low=low)
+            counts, edges = result.coarse_histogram(self.n_bins, low=low)
+            shares = counts / counts.sum()
             line = axes.stairs(shares, edges, color=colour_of(name), label=name, lw=1.5)
             colour = line.get_edgecolor()
             axes.axvline(result.distortion, color=colour, linestyle=":", lw=1.5)
