@@ -21,11 +21,13 @@ from isoproj._spectral import Array, Indices, top_eigenvalue_sum
 from isoproj._threads import single_blas_thread
 from isoproj._validation import Rows, as_dense, check_points, is_sparse
 from isoproj.certificate import Certificate
+from isoproj.engines.base import Engine
 from isoproj.exceptions import ClaimError
+from isoproj.leaders import exact_losses
 from isoproj.pairs import PairKind, PairSet, prepare_pairs
 from isoproj.points import Points, squared_lengths
 from isoproj.problem import pose
-from isoproj.scan import PairSummary, exact_losses, summarise
+from isoproj.sifting import WorstPairs, find_worst
 
 __all__ = [
     "Claim",
@@ -253,6 +255,7 @@ def certify(
     n_rows: int,
     n_worst: int = 10,
     spectral: bool = False,
+    engine: Engine | None = None,
 ) -> Certificate:
     """Recompute both bounds for the matrix that ships and the weights that prove.
 
@@ -274,6 +277,8 @@ def certify(
         How many worst pairs to record.
     spectral : bool
         Whether to compute ``spectral_ratio`` too.
+    engine : Engine or None
+        Where pairs are looked at; None means threads of this process.
 
     Returns
     -------
@@ -282,7 +287,10 @@ def certify(
     """
     exact = components.astype(np.float64)
     k, n_features = exact.shape
-    summary = summarise(points, pairs, exact, n_worst=n_worst)
+    # Weight rests on pairs that lose much; where it does not, only time is lost.
+    summary = find_worst(
+        points, pairs, exact, n_worst=n_worst, suspects=weighted_pairs, engine=engine
+    )
     rows = points.rows[:n_rows]
     ratio = _finite(spectral_ratio(points, pairs, k)) if spectral else None
     return Certificate(
@@ -308,7 +316,7 @@ def _finite(ratio: float) -> float | None:
     return ratio if math.isfinite(ratio) else None
 
 
-def _rounded_up(summary: PairSummary, k: int, n_features: int) -> float:
+def _rounded_up(summary: WorstPairs, k: int, n_features: int) -> float:
     """Return the worst loss with its own rounding added, so that it bounds ``p*``."""
     rounding = 2e-14 + 4 * _EPS * (k + n_features)
     return max(0.0, float(summary.worst_losses.max())) + rounding
@@ -485,7 +493,7 @@ def _distortion_claims(
 ) -> list[Claim]:
     exact = certificate.components.astype(np.float64)
     n_worst = max(1, certificate.worst_pairs.shape[0])
-    summary = summarise(points, pairs, exact, n_worst=n_worst)
+    summary = find_worst(points, pairs, exact, n_worst=n_worst)
     distortion = _rounded_up(summary, *exact.shape)
     return [
         Claim(
@@ -503,7 +511,7 @@ def _distortion_claims(
     ]
 
 
-def _are_worst(certificate: Certificate, points: Points, summary: PairSummary) -> bool:
+def _are_worst(certificate: Certificate, points: Points, summary: WorstPairs) -> bool:
     """Return whether the stated pairs lose what the worst ones lose, in order.
 
     Pairs that tie may come in another order on another machine.

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,11 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isoproj._spectral import Array, Indices
-from isoproj._threads import n_threads, single_blas_thread, threaded_map
+from isoproj._threads import n_threads, threaded_map
+from isoproj.engines.base import Engine, ThreadEngine, Visitor
+from isoproj.leaders import Leaders, exact_losses
 from isoproj.pairs import PairSet
-from isoproj.points import Points, squared_lengths
+from isoproj.points import Points
 
-__all__ = ["N_BINS", "PairSummary", "exact_losses", "summarise"]
+__all__ = ["N_BINS", "PairSummary", "Progress", "largest_ratio", "summarise"]
 
 N_BINS = 4096
 _BLOCK_ROWS = 512
@@ -34,8 +36,6 @@ _SETTLE = 2048
 _SMALL = 2_000_000
 # Pairs whose squared distance is below this many error bounds are settled exactly.
 _CLOSE = 16.0
-# Losses closer than this differ by rounding alone.
-_TIE = 1e-14
 _STRETCHED = 1e8
 
 Block = NDArray[Any]
@@ -73,42 +73,6 @@ class PairSummary:
     edges: Array
 
 
-def exact_losses(points: Points, pairs: Indices, components: Array) -> Array:
-    """Return the share of squared length each pair loses, from its difference.
-
-    Parameters
-    ----------
-    points : Points
-        The geometry.
-    pairs : ndarray of shape (m, 2)
-        Point numbers of distinct points.
-    components : ndarray of shape (k, n_features)
-        Linear map.
-
-    Returns
-    -------
-    ndarray of shape (m,)
-        ``1 - |A (u_i - u_j)|^2 / |u_i - u_j|^2`` in float64.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.points import Points, squared_lengths
-    >>> from isoproj.scan import exact_losses
-    >>> points = Points.prepare(np.array([[0.0, 0.0], [3.0, 4.0]]), rotate=False)
-    >>> exact_losses(points, np.array([[0, 1]]), np.array([[1.0, 0.0]])).tolist()
-    [0.64]
-    """
-    losses = np.empty(pairs.shape[0])
-    for start in range(0, pairs.shape[0], _SETTLE):
-        gaps = points.differences(pairs[start : start + _SETTLE])
-        mapped = np.asarray(gaps @ components.T)
-        kept = np.einsum("ij,ij->i", mapped, mapped)
-        losses[start : start + _SETTLE] = 1.0 - kept / squared_lengths(gaps)
-    return losses
-
-
-@single_blas_thread
 def summarise(
     points: Points,
     pairs: PairSet,
@@ -116,6 +80,7 @@ def summarise(
     *,
     n_worst: int = 10,
     progress: Progress | None = None,
+    engine: Engine | None = None,
 ) -> PairSummary:
     """Return the exact worst pairs under a linear map and the spread of all others.
 
@@ -131,6 +96,8 @@ def summarise(
         How many of the worst pairs to return (fewer if there are fewer pairs).
     progress : callable or None
         Called with pairs done and pairs in all.
+    engine : Engine or None
+        Where blocks are looked at; None means threads of this process.
 
     Returns
     -------
@@ -150,30 +117,36 @@ def summarise(
     >>> summary.worst_pairs.tolist()
     [[1, 2]]
     """
-    top = _largest_ratio(components)
-    tally = _Tally(top=top, n_worst=min(n_worst, pairs.n_pairs))
-    if pairs.listed is None:
-        walk = _AllPairsWalk(points, components, pairs.n_pairs, tally)
-        tasks: range = range(0, points.n_points, _BLOCK_ROWS)
-        visit: Callable[[int], None] = walk.stripe
-    else:
-        listed = pairs.listed
-        tasks = range(0, pairs.n_pairs, _SETTLE)
+    sweep = _Sweep(
+        components=components,
+        listed=pairs.listed,
+        n_pairs=pairs.n_pairs,
+        n_worst=min(n_worst, pairs.n_pairs),
+        top=largest_ratio(components),
+    )
+    n_done = 0
 
-        def visit(start: int) -> None:
-            chunk = listed[start : start + _SETTLE]
-            tally.add_exact(chunk, exact_losses(points, chunk, components))
-
-    for _ in threaded_map(visit, tasks, n_threads()):
+    def told(tally: _Tally) -> None:
+        nonlocal n_done
+        n_done += tally.n_done
         if progress is not None:
-            progress(tally.n_done, pairs.n_pairs)
-    # Once more, all together: a product's last bit depends on the rows beside it.
-    worst = tally.losers.pairs
-    return tally.summary(exact_losses(points, worst, components))
+            progress(n_done, pairs.n_pairs)
+
+    with (engine or ThreadEngine()).opened(points, sweep) as run:
+        tally = run(sweep.tasks(points), told)
+    return tally.summary(*tally.losers.settled(points, components))
 
 
-def _largest_ratio(components: Array) -> float:
-    """Return the square of the largest singular value, or 1 for contractions."""
+def largest_ratio(components: Array) -> float:
+    """Return the square of the largest singular value, or 1 for contractions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj.scan import largest_ratio
+    >>> largest_ratio(np.array([[0.5, 0.0]]))
+    1.0
+    """
     k, d = components.shape
     gram = components @ components.T if k <= d else components.T @ components
     top = float(np.linalg.eigvalsh(gram)[-1])
@@ -181,38 +154,8 @@ def _largest_ratio(components: Array) -> float:
 
 
 @dataclass(slots=True, eq=False)
-class _Leaders:
-    """The largest values seen so far, with their pairs; ties by index."""
-
-    size: int
-    values: Array = field(default_factory=lambda: np.empty(0))
-    pairs: Indices = field(default_factory=lambda: np.empty((0, 2), dtype=np.intp))
-
-    @property
-    def floor(self) -> float:
-        """No value below this can still get in."""
-        if self.values.size < self.size:
-            return -math.inf
-        return float(self.values[-1]) - 2.0 * _TIE
-
-    def add(self, values: Array, pairs: Indices) -> None:
-        values = np.concatenate([self.values, values])
-        pairs = np.concatenate([self.pairs, pairs])
-        # Values that differ by rounding alone tie; then the index decides, so that
-        # the answer does not depend on which block came first.
-        rounded = np.round(values / _TIE)
-        order = np.lexsort((pairs[:, 1], pairs[:, 0], -rounded))
-        values, pairs = values[order], pairs[order]
-        # A pair may be settled twice; its two entries are neighbours now.
-        fresh = np.ones(values.size, dtype=bool)
-        fresh[1:] = (np.diff(pairs, axis=0) != 0).any(axis=1)
-        self.values = values[fresh][: self.size]
-        self.pairs = pairs[fresh][: self.size]
-
-
-@dataclass(slots=True, eq=False)
 class _Tally:
-    """What the threads of one scan add up; the order of adding does not matter."""
+    """What a scan has found; the order of joining tallies does not matter."""
 
     top: float
     n_worst: int
@@ -221,13 +164,12 @@ class _Tally:
         default_factory=lambda: np.zeros(N_BINS, dtype=np.int64)
     )
     ratio_sums: list[float] = field(default_factory=list)
-    losers: _Leaders = field(init=False)
-    gainers: _Leaders = field(init=False)
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    losers: Leaders = field(init=False)
+    gainers: Leaders = field(init=False)
 
     def __post_init__(self) -> None:
-        self.losers = _Leaders(self.n_worst)
-        self.gainers = _Leaders(1)
+        self.losers = Leaders(self.n_worst)
+        self.gainers = Leaders(1)
 
     @property
     def may_stretch(self) -> bool:
@@ -240,10 +182,9 @@ class _Tally:
         self.add_spread((1.0 - losses)[None, :])
 
     def add_leaders(self, pairs: Indices, losses: Array) -> None:
-        with self.lock:
-            self.losers.add(losses, pairs)
-            if self.may_stretch:
-                self.gainers.add(-losses, pairs)
+        self.losers = self.losers.joined(losses, pairs)
+        if self.may_stretch:
+            self.gainers = self.gainers.joined(-losses, pairs)
 
     def add_spread(self, ratios: Block, bins: Indices | None = None) -> None:
         """Add a two-dimensional block of kept shares, which is used up.
@@ -260,25 +201,69 @@ class _Tally:
         np.copyto(bins.reshape(ratios.shape), ratios, casting="unsafe")
         counts = np.bincount(bins, minlength=N_BINS + 1)
         counts[N_BINS - 1] += counts[N_BINS:].sum()
-        counts = counts[:N_BINS]
-        with self.lock:
-            self.counts += counts
-            self.ratio_sums.append(total)
-            self.n_done += ratios.size
+        self.counts += counts[:N_BINS]
+        self.ratio_sums.append(total)
+        self.n_done += ratios.size
 
-    def summary(self, worst_losses: Array) -> PairSummary:
+    def join(self, other: _Tally) -> None:
+        self.losers = self.losers.joined(other.losers.values, other.losers.pairs)
+        self.gainers = self.gainers.joined(other.gainers.values, other.gainers.pairs)
+        self.counts += other.counts
+        self.ratio_sums += other.ratio_sums
+        self.n_done += other.n_done
+
+    def summary(self, worst_pairs: Indices, worst_losses: Array) -> PairSummary:
         gain = self.gainers.values[0] if self.may_stretch else self.top - 1.0
+        # Exactly rounded: the order of the blocks does not matter.
         kept = math.fsum(self.ratio_sums) / self.n_done
         edges = 1.0 - self.top * np.arange(N_BINS, -1, -1) / N_BINS
         return PairSummary(
             n_pairs=self.n_done,
-            worst_pairs=self.losers.pairs,
+            worst_pairs=worst_pairs,
             worst_losses=worst_losses,
             largest_gain=max(float(gain), 0.0),
             mean_loss=1.0 - kept,
             counts=self.counts[::-1],
             edges=edges,
         )
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class _Sweep:
+    """The scan as an engine sees it; a task is the first row of a stripe of pairs."""
+
+    components: Array
+    listed: Indices | None
+    n_pairs: int
+    n_worst: int
+    top: float
+
+    def tasks(self, points: Points) -> Sequence[int]:
+        if self.listed is not None:
+            return range(0, self.n_pairs, _SETTLE)
+        return range(0, points.n_points, _BLOCK_ROWS)
+
+    def visitor(self, points: Points) -> Visitor[int, _Tally]:
+        if self.listed is None:
+            return _AllPairsWalk(points, self).stripe
+        listed = self.listed
+
+        def visit(start: int) -> _Tally:
+            tally = self.tally()
+            chunk = listed[start : start + _SETTLE]
+            tally.add_exact(chunk, exact_losses(points, chunk, self.components))
+            return tally
+
+        return visit
+
+    def merge(self, parts: Sequence[_Tally]) -> _Tally:
+        whole = self.tally()
+        for part in parts:
+            whole.join(part)
+        return whole
+
+    def tally(self) -> _Tally:
+        return _Tally(top=self.top, n_worst=self.n_worst)
 
 
 @dataclass(slots=True, eq=False)
@@ -357,20 +342,20 @@ def _corner(rows: slice, columns: slice) -> Indices:
 class _AllPairsWalk:
     """All pairs of points in stripes of rows, each stripe in blocks of columns."""
 
-    def __init__(
-        self, points: Points, components: Array, n_pairs: int, tally: _Tally
-    ) -> None:
+    def __init__(self, points: Points, sweep: _Sweep) -> None:
         self.points = points
-        self.components = components
-        self.tally = tally
-        self.mapped = points.mapped(components)
+        self.sweep = sweep
+        self.components = sweep.components
+        self.mapped = points.mapped(sweep.components)
         # Squares of what a map stretches by thousands may not fit float32.
-        wide = n_pairs <= _SMALL or tally.top > _STRETCHED
+        wide = sweep.n_pairs <= _SMALL or sweep.top > _STRETCHED
         fast = np.float64 if wide else np.float32
         self.factors = self._factors(fast)
         self.exact_factors = self.factors if fast is np.float64 else None
         counts = np.bincount(points.first_copy, minlength=points.n_points)
         self.repeated = counts[points.first_copy] > 1
+        # What leaders of any stripe so far must reach, by sign.
+        self.floors = {1.0: -math.inf, -1.0: -math.inf}
         self.lock = threading.Lock()
         self.local = threading.local()
 
@@ -380,25 +365,27 @@ class _AllPairsWalk:
         size = max(2.0 * float(lengths.norms.max()), 4.0 * points.raw_square)
         # Mapped rows carry the rounding of a product as long as the row they map.
         eps = float(np.finfo(np.float64).eps)
-        haze = points.rows.shape[1] * eps * math.sqrt(self.tally.top * size)
+        haze = points.rows.shape[1] * eps * math.sqrt(self.sweep.top * size)
         return (
             lengths,
-            _Factor.of(self.mapped, dtype, self.tally.top * points.blur, haze),
+            _Factor.of(self.mapped, dtype, self.sweep.top * points.blur, haze),
         )
 
-    def stripe(self, start: int) -> None:
+    def stripe(self, start: int) -> _Tally:
         """Visit every pair (i, j), j > i, with i in the stripe."""
+        tally = self.sweep.tally()
         rows = slice(start, min(start + _BLOCK_ROWS, self.points.n_points))
         lefts = tuple(factor.left(rows) for factor in self.factors)
         space = self._space(lefts[0].dtype)
         for first in range(start, self.points.n_points, _BLOCK_COLUMNS):
             columns = slice(first, min(first + _BLOCK_COLUMNS, self.points.n_points))
-            if not self._visit(rows, columns, self.factors, lefts, space):
+            if not self._visit(tally, rows, columns, self.factors, lefts, space):
                 # Too many close pairs for float32: this block again in float64.
                 factors = self._float64_factors()
                 again = tuple(factor.left(rows) for factor in factors)
                 wide = self._space(again[0].dtype)
-                self._visit(rows, columns, factors, again, wide)
+                self._visit(tally, rows, columns, factors, again, wide)
+        return tally
 
     def _space(self, dtype: np.dtype[Any]) -> _Space:
         """Return this thread's memory for blocks.
@@ -420,6 +407,7 @@ class _AllPairsWalk:
 
     def _visit(
         self,
+        tally: _Tally,
         rows: slice,
         columns: slice,
         factors: tuple[_Factor, _Factor],
@@ -437,19 +425,19 @@ class _AllPairsWalk:
         if close.shape[0]:
             if factors is not self.exact_factors and close.shape[0] > total.size // 64:
                 return False
-            self._settle(close + _corner(rows, columns))
+            self._settle(tally, close + _corner(rows, columns))
             if absent is None:
                 absent = np.zeros(total.shape, dtype=bool)
             absent[close[:, 0], close[:, 1]] = True
             total[absent] = np.inf
         np.matmul(lefts[1], factors[1].right[columns].T, out=ratios)
         np.divide(ratios, total, out=ratios)
-        for sign in (1.0, -1.0) if self.tally.may_stretch else (1.0,):
+        for sign in (1.0, -1.0) if tally.may_stretch else (1.0,):
             if absent is not None:
                 ratios[absent] = sign * np.inf
-            self._lead(sign, ratios, total, rows, columns, factors)
+            self._lead(tally, sign, ratios, total, rows, columns, factors)
         present = ratios if absent is None else ratios[~absent][None, :]
-        self.tally.add_spread(present, space.bins)
+        tally.add_spread(present, space.bins)
         return True
 
     def _absent(self, rows: slice, columns: slice) -> Block | None:
@@ -475,14 +463,15 @@ class _AllPairsWalk:
         entries[:, 0] = suspects[entries[:, 0]]
         return entries
 
-    def _settle(self, pairs: Indices) -> None:
+    def _settle(self, tally: _Tally, pairs: Indices) -> None:
         for start in range(0, pairs.shape[0], _SETTLE):
             chunk = pairs[start : start + _SETTLE]
             losses = exact_losses(self.points, chunk, self.components)
-            self.tally.add_exact(chunk, losses)
+            tally.add_exact(chunk, losses)
 
     def _lead(
         self,
+        tally: _Tally,
         sign: float,
         ratios: Block,
         total: Block,
@@ -491,15 +480,15 @@ class _AllPairsWalk:
         factors: tuple[_Factor, _Factor],
     ) -> None:
         """Settle the entries that may be among the most shrunk (or stretched)."""
-        leaders = self.tally.losers if sign > 0 else self.tally.gainers
-        if leaders.floor == -math.inf:
+        if self._floor(tally, sign) == -math.inf:
             # Nothing to compare with yet: the block's own extremes set the bar.
-            m = min(leaders.size, ratios.size)
+            m = min(2 * self.sweep.n_worst + 16, ratios.size)
             index = np.argpartition(sign * ratios, m - 1, axis=None)[:m]
             entries = np.column_stack(np.unravel_index(index, ratios.shape))
             finite = np.isfinite(ratios[entries[:, 0], entries[:, 1]])
-            self._settle_leaders(entries[finite] + _corner(rows, columns))
-        bars = self._bars(sign, leaders.floor, total, rows, columns, factors)
+            self._settle_leaders(tally, entries[finite] + _corner(rows, columns))
+        floor = self._floor(tally, sign)
+        bars = self._bars(sign, floor, total, rows, columns, factors)
         # Infinite ratios mark what is no pair, and pass no finite bar.
         bars = np.minimum(bars, np.finfo(ratios.dtype).max)
         extremes = ratios.min(axis=1) if sign > 0 else -ratios.max(axis=1)
@@ -508,8 +497,8 @@ class _AllPairsWalk:
         entries[:, 0] = suspects[entries[:, 0]]
         i, j = entries.T
         self._settle_best(
+            tally,
             sign,
-            leaders,
             entries + _corner(rows, columns),
             ratios[i, j].astype(np.float64),
             total[i, j].astype(np.float64),
@@ -535,12 +524,12 @@ class _AllPairsWalk:
         mapped = 1.1 * factors[1].row_errors(rows, columns) / least
         if sign > 0:
             return np.asarray((1.0 - floor + mapped) / (1.0 - error) + 1e-6)
-        return np.asarray(-1.0 - floor + mapped + self.tally.top * error + 1e-6)
+        return np.asarray(-1.0 - floor + mapped + self.sweep.top * error + 1e-6)
 
     def _settle_best(
         self,
+        tally: _Tally,
         sign: float,
-        leaders: _Leaders,
         pairs: Indices,
         kept: Array,
         lengths: Array,
@@ -554,11 +543,18 @@ class _AllPairsWalk:
         order = np.argsort(-best)
         for start in range(0, order.size, _SETTLE):
             chunk = order[start : start + _SETTLE]
-            chunk = chunk[best[chunk] >= leaders.floor]
+            chunk = chunk[best[chunk] >= self._floor(tally, sign)]
             if chunk.size == 0:
                 break
-            self._settle_leaders(pairs[chunk])
+            self._settle_leaders(tally, pairs[chunk])
 
-    def _settle_leaders(self, pairs: Indices) -> None:
+    def _settle_leaders(self, tally: _Tally, pairs: Indices) -> None:
         losses = exact_losses(self.points, pairs, self.components)
-        self.tally.add_leaders(pairs, losses)
+        tally.add_leaders(pairs, losses)
+
+    def _floor(self, tally: _Tally, sign: float) -> float:
+        """Return what a leader must reach, be it in this stripe or in another."""
+        own = (tally.losers if sign > 0 else tally.gainers).floor
+        with self.lock:
+            self.floors[sign] = max(self.floors[sign], own)
+            return self.floors[sign]

@@ -3,13 +3,16 @@
 Squared distances of the points never change while a solver runs, so their inverses are
 kept, in blocks, as long as they fit a memory budget; a search then costs one product of
 the width of the map. Answers are accurate to the product's rounding (float32 beyond two
-million pairs): good enough to choose what to work on. The last word on any basis is the
-exact scan of ``isoproj.scan``.
+million pairs): good enough to choose what to work on. Beyond the budget a sieve rules
+out most pairs from a few coordinates, and only the others are measured. The last word
+on any basis is the exact scan of ``isoproj.scan`` or ``isoproj.sifting``.
 """
 
 from __future__ import annotations
 
 import math
+import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +21,10 @@ from numpy.typing import NDArray
 
 from isoproj._spectral import Array, Indices
 from isoproj._threads import n_threads, one_blas_thread, threaded_map
+from isoproj.engines.base import Engine, ThreadEngine, Visitor
 from isoproj.pairs import PairSet
 from isoproj.points import Points, squared_lengths
+from isoproj.sieve import BLOCK_ROWS, Screens, Sieve
 
 __all__ = ["PairSearch", "Weakest"]
 
@@ -27,6 +32,10 @@ _BLOCK = 512
 _CHUNK = 65_536
 _SMALL = 2_000_000
 _SAMPLE = 20_000
+# Pairs found weak lately; one of them tells how weak the weakest is at least.
+_POOL = 40_000
+# Stripes whose number shares this factor with the first come in the same round.
+_ROUNDS = (32, 16, 8, 4, 2, 1)
 # Pairs closer than this share of their norms are measured by their difference.
 _CLOSE = {np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-12}
 
@@ -58,6 +67,14 @@ class PairSearch:
         The pairs.
     memory_limit : float
         Bytes that kept distances may take.
+    engine : Engine or None
+        Where pairs are looked at that do not fit the memory; None means threads of
+        this process.
+
+    Attributes
+    ----------
+    n_searches : int
+        Searches of all pairs so far.
 
     Examples
     --------
@@ -71,7 +88,12 @@ class PairSearch:
     """
 
     def __init__(
-        self, points: Points, pairs: PairSet, *, memory_limit: float = 2e9
+        self,
+        points: Points,
+        pairs: PairSet,
+        *,
+        memory_limit: float = 2e9,
+        engine: Engine | None = None,
     ) -> None:
         self.points = points
         self.pairs = pairs
@@ -80,16 +102,19 @@ class PairSearch:
         small = pairs.n_pairs <= _SMALL
         self._dtype = np.dtype(np.float64 if small else np.float32)
         self._extra = np.empty((0, 2), dtype=np.intp)
-        self._kept: list[NDArray[Any]] | None = None
+        self._kept: list[NDArray[Any]] = []
+        self._engine = engine or ThreadEngine()
+        self._pool = np.empty(0, dtype=np.intp)
+        self.n_searches = 0
+        self._sifts = False
         if pairs.listed is not None:
             self._extra = pairs.listed
-        else:
-            self._walked: NDArray[Any] = self.coordinates.astype(self._dtype)
+        elif pairs.n_pairs * self._dtype.itemsize < memory_limit:
             self._starts = range(0, points.n_points, _BLOCK)
             with one_blas_thread():
-                self._prepare_blocks(
-                    pairs.n_pairs * self._dtype.itemsize < memory_limit
-                )
+                self._keep_blocks()
+        else:
+            self._sifts = True
         inverse = _inverse_squares(self.coordinates, self._extra)
         # Rotation rounded some gaps to nothing: they have no direction to work with,
         # and the exact scan at the end judges them on the data itself.
@@ -101,6 +126,10 @@ class PairSearch:
     def decode(self, codes: Indices) -> Indices:
         """Return point numbers, shape (m, 2), of pair codes."""
         return np.column_stack(np.divmod(codes, self.points.n_points))
+
+    def encode(self, pairs: Indices) -> Indices:
+        """Return the codes of pairs, shape (m, 2), of point numbers."""
+        return np.asarray(pairs @ np.array([self.points.n_points, 1]))
 
     def directions(self, codes: Indices) -> Array:
         """Return the unit directions of pairs, shape (m, n_dims)."""
@@ -125,7 +154,7 @@ class PairSearch:
                 chosen = chosen[chosen[:, 0] != chosen[:, 1]]
             pairs = alone[chosen]
         pairs = pairs[np.isfinite(_inverse_squares(self.coordinates, pairs))]
-        return np.unique(pairs @ np.array([n, 1]))
+        return np.unique(self.encode(pairs))
 
     def weakest(self, factor: Array, level: float, most: int = 20_000) -> Weakest:
         """Return the pairs of which at most ``level`` is kept, and the weakest anyway.
@@ -153,8 +182,11 @@ class PairSearch:
             parts = []
             if self._extra.shape[0]:
                 parts.append(self._among_extra(mapped, level))
-            if self.pairs.listed is None:
+            if self._kept:
                 parts += self._among_blocks(mapped.astype(self._dtype), level)
+        self.n_searches += 1
+        if self._sifts:
+            parts.append(self._sifted(factor, mapped, level, most))
         codes = np.concatenate([part[0] for part in parts])
         retained = np.concatenate([part[1] for part in parts])
         if retained.size > most:
@@ -196,8 +228,46 @@ class PairSearch:
         """Measure listed and close pairs by their differences."""
         retained = _squares(mapped, self._extra) * self._extra_inverse
         rows = _low_rows(retained, level)
-        codes = self._extra[rows] @ np.array([self.points.n_points, 1])
-        return codes, retained[rows]
+        return self.encode(self._extra[rows]), retained[rows]
+
+    def _sifted(
+        self, factor: Array, mapped: Array, level: float, most: int
+    ) -> tuple[Indices, Array]:
+        """Search with a sieve, at a level that the weakest pair stays below."""
+        pool = np.concatenate([self._pool, self.encode(self._sampled[0])])
+        pairs = self.decode(pool)
+        inverse = _inverse_squares(self.coordinates, pairs)
+        retained = np.where(
+            np.isfinite(inverse), _squares(mapped, pairs) * inverse, math.inf
+        )
+        sweep = _WeakestSweep(factor, most)
+        least = float(retained.min())
+        starts = np.arange(0, self.points.n_points, BLOCK_ROWS)
+        turn = np.gcd(np.arange(starts.size), _ROUNDS[0])
+        found = np.empty(0, dtype=np.intp), np.empty(0)
+        with self._engine.opened(self.points, sweep) as run:
+            done = 0
+            for size in _ROUNDS:
+                chosen = starts[turn == size]
+                if not chosen.size:
+                    continue
+                bar = max(level, least)
+                part = run([(int(start), bar) for start in chosen], None)
+                found = sweep.merge([found, part])
+                done += chosen.size
+                # What is left can be told by what was seen: no weaker pair than the
+                # weakest, or no more pairs than wanted.
+                least = min(least, float(found[1].min(initial=math.inf)))
+                expected = math.ceil(1.5 * most * done / starts.size)
+                if found[1].size > expected:
+                    level = min(level, float(found[1][expected]))
+        least = max(level, least)
+        found = found[0][found[1] <= least], found[1][found[1] <= least]
+        pool = np.unique(np.concatenate([found[0], self._pool]))
+        if pool.size > _POOL:
+            pool = found[0][:_POOL]
+        self._pool = pool
+        return found
 
     def _among_blocks(
         self, mapped: NDArray[Any], level: float
@@ -207,8 +277,7 @@ class PairSearch:
         def visit(number: int) -> tuple[Indices, Array]:
             start = self._starts[number]
             ratios = _squared_distances(mapped, norms, start)
-            kept = self._kept
-            ratios *= self._inverse_block(start) if kept is None else kept[number]
+            ratios *= self._kept[number]
             return self._low_entries(ratios, start, level)
 
         return list(threaded_map(visit, range(len(self._starts)), n_threads()))
@@ -225,31 +294,30 @@ class PairSearch:
         codes = (i + start) * self.points.n_points + j + start
         return codes, ratios.ravel()[flat].astype(np.float64)
 
-    def _prepare_blocks(self, keep: bool) -> None:
-        """Find close pairs, and keep inverse squared distances if they fit."""
+    def _keep_blocks(self) -> None:
+        """Keep inverse squared distances, and find close pairs."""
+        walked: NDArray[Any] = self.coordinates.astype(self._dtype)
+        norms = np.einsum("ij,ij->i", walked, walked)
         close: list[Indices] = []
 
-        def visit(start: int) -> NDArray[Any] | None:
-            inverse, near = self._measured_block(start)
+        def visit(start: int) -> NDArray[Any]:
+            inverse, near = self._measured_block(walked, norms, start)
             close.append(near)
-            return inverse if keep else None
+            return inverse
 
-        blocks = list(threaded_map(visit, self._starts, n_threads()))
-        self._kept = [block for block in blocks if block is not None] if keep else None
+        self._kept = list(threaded_map(visit, self._starts, n_threads()))
         self._extra = np.concatenate(close)
         order = np.lexsort((self._extra[:, 1], self._extra[:, 0]))
         self._extra = self._extra[order]
 
-    def _inverse_block(self, start: int) -> NDArray[Any]:
-        return self._measured_block(start)[0]
-
-    def _measured_block(self, start: int) -> tuple[NDArray[Any], Indices]:
+    def _measured_block(
+        self, walked: NDArray[Any], norms: NDArray[Any], start: int
+    ) -> tuple[NDArray[Any], Indices]:
         """Return inverse squared distances, NaN where close or no pair, and the close.
 
         Rows are points ``start:start+_BLOCK``, columns ``start:``.
         """
-        norms = np.einsum("ij,ij->i", self._walked, self._walked)
-        table = _squared_distances(self._walked, norms, start)
+        table = _squared_distances(walked, norms, start)
         height = table.shape[0]
         limits = norms[start:] + norms[start : start + height, None]
         limits *= self._dtype.type(_CLOSE[self._dtype])
@@ -262,6 +330,45 @@ class PairSearch:
         first = self.points.first_copy
         distinct = first[near[:, 0]] != first[near[:, 1]]
         return np.reciprocal(table, out=table), near[distinct]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _WeakestSweep:
+    """A search with a sieve as an engine sees it; a task is a stripe and a level."""
+
+    factor: Array
+    most: int
+
+    def visitor(
+        self, points: Points
+    ) -> Visitor[tuple[int, float], tuple[Indices, Array]]:
+        coordinates = points.coordinates
+        sieve = Sieve.of(coordinates, self.factor)
+        screens = Screens(sieve)
+        mapped = coordinates @ self.factor
+        local = threading.local()
+
+        def visit(task: tuple[int, float]) -> tuple[Indices, Array]:
+            start, level = task
+            parts = []
+            for found, _ in screens.at(level).survivors(points, start, local):
+                pairs = found[sieve.least(found) <= level]
+                inverse = _inverse_squares(coordinates, pairs)
+                # Rotation may have rounded a gap to nothing.
+                pairs, inverse = pairs[inverse < math.inf], inverse[inverse < math.inf]
+                retained = _squares(mapped, pairs) * inverse
+                weak = retained <= level
+                codes = pairs[weak] @ np.array([points.n_points, 1])
+                parts.append((codes, retained[weak]))
+            return self.merge(parts)
+
+        return visit
+
+    def merge(self, parts: Sequence[tuple[Indices, Array]]) -> tuple[Indices, Array]:
+        codes = np.concatenate([part[0] for part in parts])
+        retained = np.concatenate([part[1] for part in parts])
+        order = np.lexsort((codes, retained))[: self.most]
+        return codes[order], retained[order]
 
 
 def _low_rows(retained: Array, level: float) -> Indices:

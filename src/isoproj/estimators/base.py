@@ -112,7 +112,7 @@ class LinearProjection(
             self.pairs == "directions"
         )
         pairs = "directions" if directions else "all"
-        result = audit(rows, self.components_, pairs=pairs, n_worst=1)
+        result = audit(rows, self.components_, pairs=pairs, n_worst=1, spread=False)
         return -max(0.0, result.distortion)
 
     def __sklearn_tags__(self) -> Any:  # noqa: ANN401 - scikit-learn's own type

@@ -1,0 +1,101 @@
+"""What an engine is: it runs a sweep over blocks of pairs, wherever it likes.
+
+A sweep names its blocks and knows how to look at one and how to put answers together;
+an engine decides where blocks are looked at. Answers must not depend on the order in
+which they are put together, so that every engine gives the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol, TypeAlias, TypeVar
+
+from isoproj._threads import n_threads, one_blas_thread, threaded_map
+from isoproj.points import Points
+
+__all__ = ["Engine", "Run", "Sweep", "ThreadEngine", "Visitor"]
+
+Task = TypeVar("Task", contravariant=True)
+Part = TypeVar("Part")
+Visitor: TypeAlias = Callable[[Task], Part]
+# Looks at blocks, tells each answer as it comes (or None), returns all of them merged.
+Run: TypeAlias = Callable[[Sequence[Task], Callable[[Part], None] | None], Part]
+
+
+class Sweep(Protocol[Task, Part]):
+    """A question about many pairs, asked block by block; small, and can be pickled."""
+
+    def visitor(self, points: Points) -> Visitor[Task, Part]:
+        """Return what looks at one block; made once where blocks are looked at."""
+
+    def merge(self, parts: Sequence[Part]) -> Part:
+        """Return the answer for several blocks together, whatever their order."""
+
+
+class Engine(Protocol):
+    """Runs sweeps."""
+
+    def opened(
+        self, points: Points, sweep: Sweep[Task, Part]
+    ) -> AbstractContextManager[Run[Task, Part]]:
+        """Return a context in which blocks of a sweep can be run.
+
+        Parameters
+        ----------
+        points : Points
+            The geometry.
+        sweep : Sweep
+            The question.
+
+        Returns
+        -------
+        context manager
+            It gives a function of tasks that returns their merged answer.
+        """
+
+
+class ThreadEngine:
+    """Runs sweeps on threads of this process; ``ISOPROJ_NUM_THREADS`` says how many.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj import audit
+    >>> from isoproj.engines.base import ThreadEngine
+    >>> audit(np.eye(3), [[1.0, 0.0, 0.0]], engine=ThreadEngine()).distortion
+    1.0
+    """
+
+    @contextmanager
+    def opened(
+        self, points: Points, sweep: Sweep[Task, Part]
+    ) -> Iterator[Run[Task, Part]]:
+        """Return a context in which blocks of a sweep run on threads.
+
+        Parameters
+        ----------
+        points : Points
+            The geometry.
+        sweep : Sweep
+            The question.
+
+        Returns
+        -------
+        context manager
+            It gives a function of tasks that returns their merged answer.
+        """
+        with one_blas_thread():
+            visit = sweep.visitor(points)
+
+            def run(
+                tasks: Sequence[Task], told: Callable[[Part], None] | None = None
+            ) -> Part:
+                parts = []
+                for part in threaded_map(visit, tasks, n_threads()):
+                    parts.append(part)
+                    if told is not None:
+                        told(part)
+                return sweep.merge(parts)
+
+            yield run
