@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from isoproj._container import Header, Tensors, read_container, write_container
 from isoproj._spectral import Array, Indices
 from isoproj.exceptions import FormatError
+from isoproj.objective import Objective
 from isoproj.pairs import PairKind
 
-__all__ = ["Certificate"]
+__all__ = ["Certificate", "Guarantee"]
 
 _SCALARS: dict[str, tuple[type, ...]] = {
     "distortion": (float,),
@@ -36,6 +37,66 @@ _TENSORS: dict[str, tuple[tuple[str, ...], int]] = {
     "worst_distortions": (("f8",), 1),
     "listed_pairs": (("i8",), 2),
 }
+
+_GUARANTEE_SCALARS = ("cap", "kept", "kept_bound")
+_GUARANTEE_TENSORS: dict[str, tuple[tuple[str, ...], int]] = {
+    "capped_pairs": (("i8",), 2),
+    "multipliers": (("f8",), 1),
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Guarantee:
+    """How much is kept on the whole under a cap, and the most that can be.
+
+    Parameters
+    ----------
+    objective : Objective
+        What is kept: variance, or squared length on average.
+    cap : float
+        No pair that counts loses more of its squared length.
+    kept : float
+        Share of the objective that the projection keeps.
+    kept_bound : float
+        No projection to as many dimensions under the same cap keeps more.
+    capped_pairs : ndarray of shape (m, 2)
+        Pairs with a positive multiplier.
+    multipliers : ndarray of shape (m,)
+        What proves ``kept_bound``.
+    """
+
+    objective: Objective
+    cap: float
+    kept: float
+    kept_bound: float
+    capped_pairs: Indices
+    multipliers: Array
+
+    @property
+    def gap(self) -> float:
+        """How much more, relatively, another projection under the cap might keep."""
+        return self.kept_bound / self.kept - 1.0 if self.kept > 0.0 else math.inf
+
+    def __str__(self) -> str:
+        what = {
+            Objective.VARIANCE: "the variance",
+            Objective.DISTORTION: "squared length on average",
+        }[self.objective]
+        return (
+            f"It keeps {_rounded_down(self.kept):.2f}% of {what}; no projection under "
+            f"which no pair loses more than {100 * self.cap:.4g}% can keep more than "
+            f"{_rounded_up(self.kept_bound):.2f}%."
+        )
+
+
+def _rounded_down(share: float) -> float:
+    """Return a share in per cent, rounded down, but for rounding itself."""
+    return max(0, math.floor(share * 1e4 + 1e-5)) / 100
+
+
+def _rounded_up(share: float) -> float:
+    """Return a share in per cent, rounded up, but for rounding itself."""
+    return math.ceil(share * 1e4 - 1e-5) / 100
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -72,6 +133,8 @@ class Certificate:
         Bound on ``distortion / p*`` of the paper's algorithm at its optimum, from the
         spectrum of the unweighted directions; None where it was not computed or is
         infinite.
+    guarantee : Guarantee or None
+        What is kept on the whole under a cap, where that was the question.
     """
 
     components: NDArray[np.float64] | NDArray[np.float32]
@@ -89,6 +152,7 @@ class Certificate:
     n_features: int
     fingerprint: str
     spectral_ratio: float | None = None
+    guarantee: Guarantee | None = None
 
     @property
     def n_components(self) -> int:
@@ -110,14 +174,14 @@ class Certificate:
         return self.pair_kind.value if self.listed_pairs is None else self.listed_pairs
 
     def __str__(self) -> str:
-        # Rounded outwards, but for rounding itself: what is promised must hold.
-        keeps = max(0, math.floor((1.0 - self.distortion) * 1e4 + 1e-5))
-        most = math.ceil((1.0 - self.lower_bound) * 1e4 - 1e-5)
-        return (
-            f"Every one of {self.n_pairs:,} distances keeps at least {keeps / 100:.2f}%"
-            f" of its squared length in {self.n_components} dimensions; no projection "
-            f"can guarantee more than {most / 100:.2f}%."
+        # Rounded outwards: what is promised must hold.
+        sentence = (
+            f"Every one of {self.n_pairs:,} distances keeps at least "
+            f"{_rounded_down(1.0 - self.distortion):.2f}% of its squared length in "
+            f"{self.n_components} dimensions; no projection can guarantee more than "
+            f"{_rounded_up(1.0 - self.lower_bound):.2f}%."
         )
+        return sentence if self.guarantee is None else f"{sentence} {self.guarantee}"
 
     def parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the certificate as a JSON-able dict and named arrays."""
@@ -127,7 +191,15 @@ class Certificate:
             for name in _TENSORS
             if getattr(self, name) is not None
         }
-        return {**scalars, "pair_kind": self.pair_kind.value}, tensors
+        scalars["pair_kind"] = self.pair_kind.value
+        if self.guarantee is not None:
+            scalars["guarantee"] = {
+                "objective": self.guarantee.objective.value,
+                **{name: getattr(self.guarantee, name) for name in _GUARANTEE_SCALARS},
+            }
+            for name in _GUARANTEE_TENSORS:
+                tensors[name] = getattr(self.guarantee, name)
+        return scalars, tensors
 
     @classmethod
     def from_parts(cls, scalars: Header, tensors: Tensors) -> Certificate:
@@ -138,7 +210,7 @@ class Certificate:
         FormatError
             If a part is missing or of another type.
         """
-        fault = _fault_of(scalars, tensors)
+        fault = _fault_of(scalars, tensors) or _guarantee_fault(scalars, tensors)
         if fault:
             msg = f"a certificate must have {fault}. Write one with save()."
             raise FormatError(msg)
@@ -147,6 +219,7 @@ class Certificate:
             **{name: scalars[name] for name in _SCALARS},
             **arrays,
             pair_kind=PairKind(scalars["pair_kind"]),
+            guarantee=_guarantee_of(scalars.get("guarantee"), tensors),
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -193,18 +266,55 @@ def _fault_of(scalars: Header, tensors: Tensors) -> str:
     kind = scalars.get("pair_kind")
     if not isinstance(kind, str) or kind not in set(PairKind):
         return "a known 'pair_kind'"
-    for name, (kinds_, ndim) in _TENSORS.items():
-        tensor = tensors.get(name)
-        if tensor is None and name != "listed_pairs":
-            return f"the array {name!r}"
-        if tensor is not None and (
-            tensor.dtype.str[1:] not in kinds_ or tensor.ndim != ndim
-        ):
-            return f"{name!r} of type {kinds_[0]} with {ndim} axes"
-    for name in ("weighted_pairs", "worst_pairs", "listed_pairs"):
-        if name in tensors and tensors[name].shape[1] != 2:
-            return f"two columns in {name!r}"
+    fault = _tensor_fault(_TENSORS, tensors)
+    if fault:
+        return fault
     listed = tensors.get("listed_pairs") is not None
     if listed != (scalars["pair_kind"] == PairKind.LISTED):
         return "'listed_pairs' exactly when pairs are listed"
     return ""
+
+
+def _tensor_fault(
+    wanted: Mapping[str, tuple[tuple[str, ...], int]], tensors: Tensors
+) -> str:
+    """Return which array is missing or of another type, or an empty string."""
+    for name, (kinds, ndim) in wanted.items():
+        tensor = tensors.get(name)
+        if tensor is None:
+            if name != "listed_pairs":
+                return f"the array {name!r}"
+        elif tensor.dtype.str[1:] not in kinds or tensor.ndim != ndim:
+            return f"{name!r} of type {kinds[0]} with {ndim} axes"
+        elif name.endswith("_pairs") and tensor.shape[1] != 2:
+            return f"two columns in {name!r}"
+    return ""
+
+
+def _guarantee_fault(scalars: Header, tensors: Tensors) -> str:
+    """Return what a stored guarantee lacks, or an empty string."""
+    stated = scalars.get("guarantee")
+    if stated is None:
+        return ""
+    if not isinstance(stated, Mapping):
+        return "a table under 'guarantee'"
+    objective = stated.get("objective")
+    if not isinstance(objective, str) or objective not in set(Objective):
+        return "a known 'objective'"
+    for name in _GUARANTEE_SCALARS:
+        if not isinstance(stated.get(name), float):
+            return f"the entry {name!r}"
+    return _tensor_fault(_GUARANTEE_TENSORS, tensors)
+
+
+def _guarantee_of(
+    stated: Mapping[str, Any] | None, tensors: Tensors
+) -> Guarantee | None:
+    if stated is None:
+        return None
+    arrays: dict[str, Any] = {name: tensors[name] for name in _GUARANTEE_TENSORS}
+    return Guarantee(
+        objective=Objective(stated["objective"]),
+        **{name: stated[name] for name in _GUARANTEE_SCALARS},
+        **arrays,
+    )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse
@@ -20,10 +20,11 @@ from numpy.typing import ArrayLike, NDArray
 from isoproj._spectral import Array, Indices, top_eigenvalue_sum
 from isoproj._threads import single_blas_thread
 from isoproj._validation import Rows, as_dense, check_points, is_sparse
-from isoproj.certificate import Certificate
+from isoproj.certificate import Certificate, Guarantee
 from isoproj.engines.base import Engine
 from isoproj.exceptions import ClaimError
 from isoproj.leaders import exact_losses
+from isoproj.objective import Objective, kept_bound, share_kept
 from isoproj.pairs import PairKind, PairSet, prepare_pairs
 from isoproj.points import Points, squared_lengths
 from isoproj.problem import pose
@@ -32,6 +33,7 @@ from isoproj.sifting import WorstPairs, find_worst
 __all__ = [
     "Claim",
     "certify",
+    "certify_guarantee",
     "check_claims",
     "data_fingerprint",
     "lower_bound",
@@ -312,6 +314,62 @@ def certify(
     )
 
 
+def certify_guarantee(
+    points: Points,
+    pairs: PairSet,
+    certificate: Certificate,
+    objective: Objective,
+    cap: float,
+    capped_pairs: Indices,
+    multipliers: Array,
+) -> Certificate:
+    """Recompute what is kept on the whole under a cap, and the most that can be.
+
+    Parameters
+    ----------
+    points : Points
+        The geometry.
+    pairs : PairSet
+        The pairs that count.
+    certificate : Certificate
+        Of the projection in question.
+    objective : Objective
+        What is kept.
+    cap : float
+        What no pair may lose more than.
+    capped_pairs : ndarray of shape (m, 2)
+        Pairs that carry multipliers.
+    multipliers : ndarray of shape (m,)
+        Nonnegative.
+
+    Returns
+    -------
+    Certificate
+        The same with its guarantee.
+    """
+    n_rows = certificate.n_points
+    guarantee = Guarantee(
+        objective=objective,
+        cap=cap,
+        kept=share_kept(
+            points, pairs, objective, certificate.components, n_rows=n_rows
+        ),
+        kept_bound=kept_bound(
+            points,
+            pairs,
+            objective,
+            certificate.n_components,
+            cap,
+            capped_pairs,
+            multipliers,
+            n_rows=n_rows,
+        ),
+        capped_pairs=capped_pairs,
+        multipliers=multipliers,
+    )
+    return replace(certificate, guarantee=guarantee)
+
+
 def _finite(ratio: float) -> float | None:
     return ratio if math.isfinite(ratio) else None
 
@@ -413,6 +471,10 @@ def check_claims(
     claims.append(_lower_bound_claim(certificate, points))
     if scan and certificate.spectral_ratio is not None:
         claims.append(_spectral_claim(certificate, rows))
+    if certificate.guarantee is not None:
+        claims.extend(
+            _guarantee_claims(certificate, certificate.guarantee, points, pairs)
+        )
     return tuple(claims)
 
 
@@ -552,7 +614,10 @@ def _listing(pairs: Indices) -> str:
 
 def _lower_bound_claim(certificate: Certificate, points: Points) -> Claim:
     stated = f"{certificate.lower_bound:.9f}"
-    fault = _weights_fault(certificate, points)
+    pairs, weights = certificate.weighted_pairs, certificate.weights
+    fault = _weights_fault(certificate, pairs, weights, points)
+    if not fault and abs(math.fsum(weights) - 1.0) > _TOLERANCE:
+        fault = f"weights that sum to {math.fsum(weights):.9f}"
     if fault:
         return Claim(name="lower bound", stated=stated, found=fault, holds=False)
     found = lower_bound(
@@ -569,29 +634,60 @@ def _lower_bound_claim(certificate: Certificate, points: Points) -> Claim:
     )
 
 
-def _weights_fault(certificate: Certificate, points: Points) -> str:
-    """Return why the dual weights prove nothing, or an empty string."""
-    pairs, weights = certificate.weighted_pairs, certificate.weights
+def _guarantee_claims(
+    certificate: Certificate, guarantee: Guarantee, points: Points, pairs: PairSet
+) -> list[Claim]:
+    cap = Claim(
+        name="cap on every pair",
+        stated=f"{guarantee.cap:.9f}",
+        found=f"{certificate.distortion:.9f}",
+        holds=certificate.distortion <= guarantee.cap,
+    )
+    stated = f"{guarantee.kept:.9f}, at most {guarantee.kept_bound:.9f}"
+    what = f"{guarantee.objective.value} kept"
+    fault = _weights_fault(
+        certificate, guarantee.capped_pairs, guarantee.multipliers, points
+    )
+    if fault and guarantee.multipliers.size:
+        return [cap, Claim(name=what, stated=stated, found=fault, holds=False)]
+    found = certify_guarantee(
+        points,
+        pairs,
+        certificate,
+        guarantee.objective,
+        guarantee.cap,
+        guarantee.capped_pairs,
+        guarantee.multipliers,
+    ).guarantee
+    assert found is not None
+    holds = abs(found.kept - guarantee.kept) <= _TOLERANCE
+    holds &= abs(found.kept_bound - guarantee.kept_bound) <= _TOLERANCE
+    text = f"{found.kept:.9f}, at most {found.kept_bound:.9f}"
+    return [cap, Claim(name=what, stated=stated, found=text, holds=holds)]
+
+
+def _weights_fault(
+    certificate: Certificate, pairs: Indices, weights: Array, points: Points
+) -> str:
+    """Return why weights on pairs prove nothing, or an empty string."""
     if weights.shape != (pairs.shape[0],) or pairs.shape[1:] != (2,) or not pairs.size:
         return "weights that do not fit their pairs"
     if pairs.min() < 0 or pairs.max() >= points.n_points:
         return "pairs outside the data"
     if not np.isfinite(weights).all() or weights.min() < 0.0:
         return "weights that are negative or not finite"
-    if abs(math.fsum(weights) - 1.0) > _TOLERANCE:
-        return f"weights that sum to {math.fsum(weights):.9f}"
     first = points.first_copy[pairs]
     if (first[:, 0] == first[:, 1]).any():
         return "a pair of identical points"
     if certificate.pair_kind is PairKind.ALL:
         return ""
-    return _membership_fault(certificate, points)
+    return _membership_fault(certificate, pairs, points)
 
 
-def _membership_fault(certificate: Certificate, points: Points) -> str:
+def _membership_fault(certificate: Certificate, pairs: Indices, points: Points) -> str:
     """Weight may rest only on pairs that count: others could be worse than all."""
     n = points.n_points
-    pairs = np.sort(certificate.weighted_pairs, axis=1)
+    pairs = np.sort(pairs, axis=1)
     if certificate.listed_pairs is None:
         outside = (pairs[:, 1] != n - 1).any()
     else:

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-__all__ = ["ClaimError", "DuplicatePointsWarning", "FormatError", "IsoprojError"]
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from isoproj.certificate import Certificate
+
+__all__ = [
+    "ClaimError",
+    "DuplicatePointsWarning",
+    "FormatError",
+    "InfeasibleError",
+    "IsoprojError",
+]
 
 
 class IsoprojError(Exception):
@@ -15,6 +26,22 @@ class ClaimError(IsoprojError):
 
 class FormatError(IsoprojError, ValueError):
     """A file is not what its name or its header says it is."""
+
+
+class InfeasibleError(IsoprojError, ValueError):
+    """No projection under the cap exists, or none was found.
+
+    Parameters
+    ----------
+    message : str
+        Which of the two, with the numbers.
+    certificate : Certificate
+        The best projection found and the proof of what any must lose.
+    """
+
+    def __init__(self, message: str, certificate: Certificate) -> None:
+        super().__init__(message)
+        self.certificate = certificate
 
 
 class DuplicatePointsWarning(UserWarning):

@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-import math
-import os
 import warnings
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
-from isoproj._container import read_container, write_container
 from isoproj._spectral import Array, Indices
 from isoproj._validation import Rows, check_map
 from isoproj.certificate import Certificate
 from isoproj.certify import certify
 from isoproj.estimators.base import (
-    LinearProjection,
-    check_positive,
     monitor_of,
     shipped_components,
     warn_of_copies,
 )
-from isoproj.exceptions import FormatError
+from isoproj.estimators.certified import CertifiedProjection, everything
 from isoproj.pairs import PairSet, prepare_pairs
 from isoproj.points import Points
 from isoproj.problem import pose
 from isoproj.solvers.base import (
     SolveResult,
     Status,
-    history_of_table,
-    history_table,
 )
 from isoproj.solvers.dual_ascent import dual_ascent
 from isoproj.solvers.minimax import minimax
@@ -46,7 +37,7 @@ _LARGEST_DENSE = 20_000_000
 _NOTHING = 1e-9
 
 
-class NearIsometricProjection(LinearProjection):
+class NearIsometricProjection(CertifiedProjection):
     """Orthogonal projection whose worst pair of points loses least, with proof.
 
     ``fit`` looks for the projection to ``n_components`` dimensions that minimises the
@@ -57,8 +48,11 @@ class NearIsometricProjection(LinearProjection):
 
     Parameters
     ----------
-    n_components : int, default=2
-        Number of dimensions to keep.
+    n_components : int or None, default=None
+        Number of dimensions to keep; None means the fewest that are found to suffice
+        for ``max_distortion``, and 2 where that is None too.
+    max_distortion : float or None, default=None
+        What no pair should lose more than; of use instead of ``n_components``.
     solver : {"minimax", "dual_ascent"}, default="minimax"
         ``"minimax"`` solves both sides: the relaxation for the bound, local search
         for the projection. ``"dual_ascent"`` is Algorithm 1 of Sheth, Garg and
@@ -125,12 +119,11 @@ class NearIsometricProjection(LinearProjection):
     (178, 2)
     """
 
-    certificate_: Certificate
-
     def __init__(
         self,
-        n_components: int = 2,
+        n_components: int | None = None,
         *,
+        max_distortion: float | None = None,
         solver: str = "minimax",
         pairs: str | ArrayLike = "all",
         tol: float = 1e-3,
@@ -143,6 +136,7 @@ class NearIsometricProjection(LinearProjection):
         verbose: int = 0,
     ) -> None:
         self.n_components = n_components
+        self.max_distortion = max_distortion
         self.solver = solver
         self.pairs = pairs
         self.tol = tol
@@ -179,8 +173,9 @@ class NearIsometricProjection(LinearProjection):
         self._check_parameters(rows.shape[1])
         points, pairs = prepare_pairs(rows, self.pairs, rotate=True)
         warn_of_copies(points, pairs)
-        result = self._solve(points, pairs, last)
-        components = shipped_components(points, result.basis, rows, self.n_components)
+        k = 2 if self.n_components is None else int(self.n_components)
+        result = self._solve(points, pairs, k, last)
+        components = shipped_components(points, result.basis, rows, k)
         certificate = certify(
             points,
             pairs,
@@ -202,96 +197,13 @@ class NearIsometricProjection(LinearProjection):
             self._warn_of_status()
         return self
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to one file, without pickle, whole or not at all.
-
-        Parameters
-        ----------
-        path : path-like
-            Where to; by convention ``*.isoproj``.
-        """
-        check_is_fitted(self)
-        scalars, tensors = self.certificate_.parts()
-        names = getattr(self, "feature_names_in_", None)
-        header = {
-            "certificate": scalars,
-            "estimator": type(self).__name__,
-            "parameters": _plain(self.get_params(deep=False)),
-            "fitted": {
-                "status": self.status_.value,
-                "n_iter": self.n_iter_,
-                "feature_names": None if names is None else [str(n) for n in names],
-            },
-        }
-        history = {"history": history_table(self.history_)}
-        write_container(path, header, {**tensors, **history})
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a fitted model back; its bits are those that were saved.
-
-        Parameters
-        ----------
-        path : path-like
-            Where from.
-
-        Returns
-        -------
-        NearIsometricProjection
-            Fitted, with its history where the file has one.
-
-        Raises
-        ------
-        FormatError
-            If the file is not a saved model of this class or was changed.
-        """
-        header, tensors = read_container(path)
-        if header.get("estimator") != cls.__name__:
-            msg = (
-                f"{path} must hold a {cls.__name__}; it holds "
-                f"{header.get('estimator') or 'a bare certificate'!r}. "
-                "Load it with that class."
-            )
-            raise FormatError(msg)
-        certificate = Certificate.from_parts(header.get("certificate", {}), tensors)
-        try:
-            model = cls(**header["parameters"])
-            fitted = header["fitted"]
-            model.status_ = Status(fitted["status"])
-            model.n_iter_ = int(fitted["n_iter"])
-            names = fitted["feature_names"]
-            table = tensors.get("history", history_table(()))
-            model.history_ = history_of_table(table)
-        except (KeyError, TypeError, ValueError) as error:
-            msg = f"{path} must hold a whole model; it lacks {error}. Save it again."
-            raise FormatError(msg) from None
-        if certificate.pair_kind.value == "listed":
-            model.pairs = certificate.pairs
-        if names is not None:
-            model.feature_names_in_ = np.asarray(names, dtype=object)
-        model._adopt(certificate)
-        return model
-
     def _check_parameters(self, n_features: int) -> None:
-        k = self.n_components
-        if isinstance(k, bool) or not isinstance(k, int | np.integer):
-            msg = f"n_components must be an integer; got {k!r}. Pass a number like 20."
-            raise ValueError(msg)  # noqa: TRY004 - scikit-learn's convention
-        if not 1 <= k <= n_features:
-            msg = (
-                f"n_components must be between 1 and n_features={n_features}; "
-                f"got {k}. Choose a value in that range."
-            )
-            raise ValueError(msg)
+        self._check_shared(n_features)
         if self.solver not in ("minimax", "dual_ascent"):
             msg = (
                 "solver must be 'minimax' or 'dual_ascent'; "
                 f"got {self.solver!r}. Use 'minimax'."
             )
-            raise ValueError(msg)
-        tol: object = self.tol
-        if not isinstance(tol, float | int | np.number) or not 0.0 < tol < math.inf:
-            msg = f"tol must be a number above 0; got {self.tol!r}. Use 1e-3."
             raise ValueError(msg)
         restarts: object = self.n_restarts
         if restarts is not None and (
@@ -304,20 +216,15 @@ class NearIsometricProjection(LinearProjection):
             raise ValueError(msg)
         if self.init is not None:
             check_map(self.init, n_features)
-        check_positive("max_iter", self.max_iter, integral=True)
-        check_positive("time_limit", self.time_limit, integral=False)
-        check_random_state(self.random_state)
-        for name in ("verbose", "warm_start"):
-            value = getattr(self, name)
-            if not isinstance(value, bool | int | np.integer):
-                msg = f"{name} must be a whole number; got {value!r}. Use 0 or 1."
-                raise ValueError(msg)  # noqa: TRY004 - scikit-learn's convention
+        if not isinstance(self.warm_start, bool | int | np.integer):
+            msg = f"warm_start must be True or False; got {self.warm_start!r}."
+            raise ValueError(msg)  # noqa: TRY004 - scikit-learn's convention
 
     def _solve(
-        self, points: Points, pairs: PairSet, last: Certificate | None
+        self, points: Points, pairs: PairSet, k: int, last: Certificate | None
     ) -> SolveResult:
-        if self.n_components >= points.n_dims:
-            return self._keep_everything(points, pairs)
+        if k >= points.n_dims:
+            return everything(points, pairs)
         options: dict[str, Any] = {
             "time_limit": self.time_limit,
             "monitor": monitor_of(type(self).__name__, self.verbose),
@@ -329,10 +236,10 @@ class NearIsometricProjection(LinearProjection):
             return minimax(
                 points,
                 pairs,
-                int(self.n_components),
+                k,
                 tol=float(self.tol),
                 n_restarts=self.n_restarts,
-                start=self._start(points, last),
+                start=self._start(points, k, last),
                 known_pairs=_still_pairs(points, last),
                 seed=int(random.randint(2**31 - 1)),
                 **options,
@@ -343,9 +250,9 @@ class NearIsometricProjection(LinearProjection):
                 f"{_LARGEST_DENSE:,}; got {pairs.n_pairs:,}. Fit a sample of the rows."
             )
             raise ValueError(msg)
-        return dual_ascent(pose(points, pairs, int(self.n_components)), **options)
+        return dual_ascent(pose(points, pairs, k), **options)
 
-    def _start(self, points: Points, last: Certificate | None) -> Array | None:
+    def _start(self, points: Points, k: int, last: Certificate | None) -> Array | None:
         """Return the basis to start from besides the solver's own, if any."""
         rows = [] if last is None else [last.components.astype(np.float64)]
         if self.init is not None:
@@ -353,51 +260,19 @@ class NearIsometricProjection(LinearProjection):
         rows = [row for row in rows if row.shape[1] == points.rows.shape[1]]
         if not rows:
             return None
-        k = int(self.n_components)
         inside = points.frame.coordinates_of(np.vstack(rows).T)
         # Directions of widest spread make up the number where rows are too few.
         return np.hstack([inside, np.eye(points.n_dims, k)])[:, :k]
 
-    def _keep_everything(self, points: Points, pairs: PairSet) -> SolveResult:
-        """Answer the question that is none: every direction fits."""
-        first = np.flatnonzero(points.first_copy != points.first_copy[0])[:1]
-        pair = (
-            np.column_stack([np.zeros_like(first), first])
-            if pairs.listed is None
-            else pairs.listed[:1]
-        )
-        return SolveResult(
-            basis=np.eye(points.n_dims),
-            pairs=pair,
-            weights=np.ones(1),
-            status=Status.CONVERGED,
-            history=(),
-        )
-
-    def _adopt(self, certificate: Certificate) -> None:
-        self.certificate_ = certificate
-        self.components_ = certificate.components
-        self.distortion_ = certificate.distortion
-        self.lower_bound_ = certificate.lower_bound
-        self.worst_pairs_ = certificate.worst_pairs
-        self.n_components_ = certificate.n_components
-        self.n_features_in_ = certificate.n_features
-
     def _warn_of_room(self, points: Points) -> None:
-        if self.n_components > points.n_dims:
+        k = self.n_components_
+        if k > points.n_dims:
             msg = (
                 f"The points span only {points.n_dims} dimensions, so that "
-                f"n_components={self.n_components} loses nothing (distortion 0); "
+                f"n_components={k} loses nothing (distortion 0); "
                 f"n_components={points.n_dims} would do."
             )
             warnings.warn(msg, UserWarning, stacklevel=3)
-
-    def _warn_of_status(self) -> None:
-        msg = (
-            f"Stopped early ({self.status_}) at distortion {self.distortion_:.4f}, "
-            f"lower bound {self.lower_bound_:.4f}; both hold. {self.status_.advice}"
-        )
-        warnings.warn(msg, ConvergenceWarning, stacklevel=3)
 
 
 def _still_pairs(points: Points, last: Certificate | None) -> Indices | None:
@@ -408,18 +283,3 @@ def _still_pairs(points: Points, last: Certificate | None) -> Indices | None:
     pairs = pairs[(pairs < points.n_points).all(axis=1)]
     first = points.first_copy[pairs]
     return np.asarray(pairs[first[:, 0] != first[:, 1]])
-
-
-def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return constructor parameters as JSON can say them."""
-    plain: dict[str, Any] = {}
-    for name, value in parameters.items():
-        if isinstance(value, np.generic):
-            plain[name] = value.item()
-        elif value is None or isinstance(value, bool | int | float | str):
-            plain[name] = value
-        elif name == "pairs":
-            plain[name] = "all"  # The list itself is an array of the file.
-        else:
-            plain[name] = None
-    return plain

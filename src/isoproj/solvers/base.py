@@ -74,7 +74,7 @@ class Step:
         Pairs in the working set.
     kept, kept_bound : float
         Share of an objective kept by this step's basis, and a share that no projection
-        under the cap can exceed; NaN where a solver has no objective.
+        under the cap can exceed; 0 and 1 where a solver has no objective.
     """
 
     iteration: int
@@ -83,8 +83,8 @@ class Step:
     seconds: float
     relaxed: float = math.nan
     n_working: int = 0
-    kept: float = math.nan
-    kept_bound: float = math.nan
+    kept: float = 0.0
+    kept_bound: float = 1.0
 
 
 def history_table(history: Sequence[Step]) -> Array:
@@ -97,7 +97,7 @@ def history_table(history: Sequence[Step]) -> Array:
 
     Returns
     -------
-    ndarray of shape (n_steps, 6)
+    ndarray of shape (n_steps, n_fields)
         What ``history_of_table`` reads back.
 
     Examples
@@ -105,7 +105,7 @@ def history_table(history: Sequence[Step]) -> Array:
     >>> from isoproj.solvers.base import Step, history_of_table, history_table
     >>> step = Step(iteration=3, distortion=0.5, lower_bound=0.25, seconds=1.0)
     >>> history_table([step]).shape
-    (1, 6)
+    (1, 8)
     >>> history_of_table(history_table([step]))[0].lower_bound
     0.25
     """
@@ -118,7 +118,7 @@ def history_of_table(table: NDArray[Any]) -> tuple[Step, ...]:
 
     Parameters
     ----------
-    table : ndarray of shape (n_steps, 6)
+    table : ndarray of shape (n_steps, n_fields)
         One step a row.
 
     Returns
@@ -132,19 +132,19 @@ def history_of_table(table: NDArray[Any]) -> tuple[Step, ...]:
         If the table has another shape.
     """
     if table.ndim != 2 or table.shape[1] != len(fields(Step)):
-        msg = f"a history of shape (n_steps, 6); got {table.shape}"
+        wanted = len(fields(Step))
+        msg = f"a history of shape (n_steps, {wanted}); got {table.shape}"
         raise ValueError(msg)
-    return tuple(
-        Step(
-            iteration=int(iteration),
-            distortion=distortion,
-            lower_bound=lower,
-            seconds=seconds,
-            relaxed=relaxed,
-            n_working=int(n_working),
-        )
-        for iteration, distortion, lower, seconds, relaxed, n_working in table.tolist()
+    return tuple(_step(row) for row in table.tolist())
+
+
+def _step(row: list[float]) -> Step:
+    values: dict[str, Any] = dict(
+        zip((each.name for each in fields(Step)), row, strict=True)
     )
+    for name in ("iteration", "n_working"):
+        values[name] = int(values[name])
+    return Step(**values)
 
 
 Monitor = Callable[[Step], None]

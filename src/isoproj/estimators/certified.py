@@ -1,0 +1,217 @@
+"""What every projection with a certificate shares: its claims and its file."""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from isoproj._container import Tensors, read_container, write_container
+from isoproj._spectral import Indices
+from isoproj.certificate import Certificate
+from isoproj.estimators.base import LinearProjection, check_positive
+from isoproj.exceptions import FormatError
+from isoproj.pairs import PairSet
+from isoproj.points import Points
+from isoproj.solvers.base import (
+    SolveResult,
+    Status,
+    Step,
+    history_of_table,
+    history_table,
+)
+
+__all__ = ["CertifiedProjection", "everything"]
+
+
+class CertifiedProjection(LinearProjection):
+    """A projection with the proof of what it loses; both are saved together."""
+
+    n_components: int | None
+    max_distortion: float | None
+    pairs: str | ArrayLike
+    tol: float
+    max_iter: int | None
+    time_limit: float | None
+    random_state: int | np.random.RandomState | None
+    verbose: int
+
+    certificate_: Certificate
+    distortion_: float
+    lower_bound_: float
+    worst_pairs_: Indices
+    n_components_: int
+    status_: Status
+    history_: tuple[Step, ...]
+    n_iter_: int
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to one file, without pickle, whole or not at all.
+
+        Parameters
+        ----------
+        path : path-like
+            Where to; by convention ``*.isoproj``.
+        """
+        check_is_fitted(self)
+        scalars, tensors = self.certificate_.parts()
+        names = getattr(self, "feature_names_in_", None)
+        header = {
+            "certificate": scalars,
+            "estimator": type(self).__name__,
+            "parameters": _plain(self.get_params(deep=False)),
+            "fitted": {
+                "status": self.status_.value,
+                "n_iter": self.n_iter_,
+                "feature_names": None if names is None else [str(n) for n in names],
+            },
+        }
+        history = {"history": history_table(self.history_)}
+        write_container(path, header, {**tensors, **history, **self._further()})
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a fitted model back; its bits are those that were saved.
+
+        Parameters
+        ----------
+        path : path-like
+            Where from.
+
+        Returns
+        -------
+        CertifiedProjection
+            Fitted, with its history where the file has one.
+
+        Raises
+        ------
+        FormatError
+            If the file is not a saved model of this class or was changed.
+        """
+        header, tensors = read_container(path)
+        if header.get("estimator") != cls.__name__:
+            msg = (
+                f"{path} must hold a {cls.__name__}; it holds "
+                f"{header.get('estimator') or 'a bare certificate'!r}. "
+                "Load it with that class."
+            )
+            raise FormatError(msg)
+        certificate = Certificate.from_parts(header.get("certificate", {}), tensors)
+        try:
+            model = cls(**header["parameters"])
+            fitted = header["fitted"]
+            model.status_ = Status(fitted["status"])
+            model.n_iter_ = int(fitted["n_iter"])
+            names = fitted["feature_names"]
+            table = tensors.get("history", history_table(()))
+            model.history_ = history_of_table(table)
+        except (KeyError, TypeError, ValueError) as error:
+            msg = f"{path} must hold a whole model; it lacks {error}. Save it again."
+            raise FormatError(msg) from None
+        if certificate.pair_kind.value == "listed":
+            model.pairs = certificate.pairs
+        if names is not None:
+            model.feature_names_in_ = np.asarray(names, dtype=object)
+        model._adopt(certificate)
+        model._restore(tensors)
+        return model
+
+    def _further(self) -> dict[str, NDArray[Any]]:
+        """Return arrays of a subclass that its file holds too."""
+        return {}
+
+    def _restore(self, tensors: Tensors) -> None:
+        """Take back what ``_further`` gave."""
+
+    def _check_shared(self, n_features: int) -> None:
+        if self.n_components is not None:
+            _check_count(self.n_components, n_features)
+        cap: object = self.max_distortion
+        if cap is not None and (
+            isinstance(cap, bool)
+            or not isinstance(cap, int | float | np.number)
+            or not 0.0 < cap <= 1.0
+        ):
+            msg = (
+                f"max_distortion must be a number above 0, at most 1, or None; got "
+                f"{cap!r}. It is the share of squared length that a pair may lose."
+            )
+            raise ValueError(msg)
+        tol: object = self.tol
+        if not isinstance(tol, float | int | np.number) or not 0.0 < tol < math.inf:
+            msg = f"tol must be a number above 0; got {self.tol!r}. Use 1e-3."
+            raise ValueError(msg)
+        check_positive("max_iter", self.max_iter, integral=True)
+        check_positive("time_limit", self.time_limit, integral=False)
+        check_random_state(self.random_state)
+        if not isinstance(self.verbose, bool | int | np.integer):
+            msg = f"verbose must be a whole number; got {self.verbose!r}. Use 0 or 1."
+            raise ValueError(msg)  # noqa: TRY004 - scikit-learn's convention
+
+    def _adopt(self, certificate: Certificate) -> None:
+        self.certificate_ = certificate
+        self.components_ = certificate.components
+        self.distortion_ = certificate.distortion
+        self.lower_bound_ = certificate.lower_bound
+        self.worst_pairs_ = certificate.worst_pairs
+        self.n_components_ = certificate.n_components
+        self.n_features_in_ = certificate.n_features
+
+    def _warn_of_status(self) -> None:
+        msg = (
+            f"Stopped early ({self.status_}) at distortion {self.distortion_:.4f}, "
+            f"lower bound {self.lower_bound_:.4f}; both hold. {self.status_.advice}"
+        )
+        warnings.warn(msg, ConvergenceWarning, stacklevel=3)
+
+
+def _check_count(k: object, n_features: int) -> None:
+    """Raise unless ``k`` is a number of dimensions to project to."""
+    if isinstance(k, bool) or not isinstance(k, int | np.integer):
+        msg = f"n_components must be an integer; got {k!r}. Pass a number like 20."
+        raise ValueError(msg)  # noqa: TRY004 - scikit-learn's convention
+    if not 1 <= k <= n_features:
+        msg = (
+            f"n_components must be between 1 and n_features={n_features}; "
+            f"got {k}. Choose a value in that range."
+        )
+        raise ValueError(msg)
+
+
+def everything(points: Points, pairs: PairSet) -> SolveResult:
+    """Answer the question that is none: every direction fits."""
+    first = np.flatnonzero(points.first_copy != points.first_copy[0])[:1]
+    pair = (
+        np.column_stack([np.zeros_like(first), first])
+        if pairs.listed is None
+        else pairs.listed[:1]
+    )
+    return SolveResult(
+        basis=np.eye(points.n_dims),
+        pairs=pair,
+        weights=np.ones(1),
+        status=Status.CONVERGED,
+        history=(),
+    )
+
+
+def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return constructor parameters as JSON can say them."""
+    plain: dict[str, Any] = {}
+    for name, value in parameters.items():
+        if isinstance(value, np.generic):
+            plain[name] = value.item()
+        elif value is None or isinstance(value, bool | int | float | str):
+            plain[name] = value
+        elif name == "pairs":
+            plain[name] = "all"  # The list itself is an array of the file.
+        else:
+            plain[name] = None
+    return plain
