@@ -16,14 +16,17 @@ if TYPE_CHECKING:
     from isoproj.certify import verify
     from isoproj.estimators.near_isometric import NearIsometricProjection
     from isoproj.experiments.compare import compare
+    from isoproj.reporting.document import Report, report
 
 __all__ = [
     "AuditResult",
     "Certificate",
     "NearIsometricProjection",
+    "Report",
     "__version__",
     "audit",
     "compare",
+    "report",
     "verify",
 ]
 
@@ -31,8 +34,10 @@ _HOMES = {
     "AuditResult": "isoproj.auditing",
     "Certificate": "isoproj.certificate",
     "NearIsometricProjection": "isoproj.estimators.near_isometric",
+    "Report": "isoproj.reporting.document",
     "audit": "isoproj.auditing",
     "compare": "isoproj.experiments.compare",
+    "report": "isoproj.reporting.document",
     "verify": "isoproj.certify",
 }
 
