@@ -14,9 +14,9 @@ from isoproj._validation import Rows
 from isoproj.auditing import AuditResult, audit
 from isoproj.certificate import Certificate
 from isoproj.certify import lower_bounds
+from isoproj.leaders import exact_losses
 from isoproj.pairs import PairKind, prepare_pairs
 from isoproj.points import Points
-from isoproj.scan import exact_losses
 
 __all__ = ["Sample", "Scene", "sample_rows"]
 
