@@ -17,6 +17,7 @@ from isoproj.certify import lower_bounds
 from isoproj.leaders import exact_losses
 from isoproj.pairs import PairKind, prepare_pairs
 from isoproj.points import Points
+from isoproj.sifting import find_worst
 
 __all__ = ["Sample", "Scene", "sample_rows"]
 
@@ -139,9 +140,12 @@ class Scene:
 
     def pca_losses(self, ks: Sequence[int]) -> Array:
         """Return what PCA's worst measured pair loses at other dimensions."""
-        return np.array(
-            [self._measure(self.principal_components(k)).distortion for k in ks]
-        )
+        points, pairs = prepare_pairs(self.sample.rows, self.sample.pairs, rotate=False)
+        found = [
+            find_worst(points, pairs, self.principal_components(k), n_worst=1)
+            for k in ks
+        ]
+        return np.array([float(worst.worst_losses[0]) for worst in found])
 
     def floor(self, ks: Sequence[int]) -> Array:
         """Return what the certificate's weights prove at other dimensions."""
