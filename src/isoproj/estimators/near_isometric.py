@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import warnings
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state, estimator_html_repr
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-import isoproj
 from isoproj._container import read_container, write_container
 from isoproj._spectral import Array, Indices
 from isoproj._validation import Rows, check_map
@@ -39,9 +37,6 @@ from isoproj.solvers.base import (
 )
 from isoproj.solvers.dual_ascent import dual_ascent
 from isoproj.solvers.minimax import minimax
-
-if TYPE_CHECKING:
-    from isoproj import Report
 
 __all__ = ["NearIsometricProjection"]
 
@@ -206,38 +201,6 @@ class NearIsometricProjection(LinearProjection):
         if result.status.advice:
             self._warn_of_status()
         return self
-
-    def report(self, X: ArrayLike | Rows | None = None, **options: Any) -> Report:  # noqa: ANN401
-        """Report what the projection does to the points it was fitted on.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features) or None
-            The points of ``fit``; without them only what the model states is told.
-        **options
-            As ``isoproj.report`` takes them: ``heldout``, ``labels``, ``image_shape``
-            and others.
-
-        Returns
-        -------
-        Report
-            With ``to_dict``, ``json``, ``markdown``, ``html`` and ``save``; notebooks
-            show it.
-        """
-        check_is_fitted(self)
-        # The package's front door, because documents lie above estimators.
-        return isoproj.report(self, X, **options)
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:  # noqa: ANN401
-        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
-        return {**bundle, "text/html": self._repr_html_()}
-
-    def _repr_html_(self) -> str:
-        """Show notebooks the certificate once there is one, else the parameters."""
-        if hasattr(self, "certificate_"):
-            with contextlib.suppress(ImportError):
-                return self.report()._repr_html_()
-        return str(estimator_html_repr(self))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to one file, without pickle, whole or not at all.
