@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SETUP := .venv/.ready
 
-.PHONY: demo test test-slow lint bench clean
+.PHONY: demo test test-slow test-browser docs lint bench clean
 
 demo: $(SETUP)
 	$(BIN)/python -m isoproj demo
@@ -13,7 +13,11 @@ test: $(SETUP) lint
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
 test-slow: $(SETUP)
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m "slow and not browser"
+
+# Needs the programs chromium and chromedriver (Debian: chromium, chromium-driver).
+test-browser: $(SETUP)
+	$(BIN)/python -m pytest -m browser tests/reporting
 
 lint: $(SETUP)
 	$(BIN)/ruff check .

@@ -201,9 +201,12 @@ def test_a_model_without_history_is_a_model(tmp_path):
     del tensors["history"]
     write_container(tmp_path / "old.isoproj", header, tensors)
     assert NearIsometricProjection.load(tmp_path / "old.isoproj").history_ == ()
-    tensors["history"] = np.zeros((4, 5))
+    tensors["history"] = np.zeros((4, 6))
+    write_container(tmp_path / "older.isoproj", header, tensors)
+    assert len(NearIsometricProjection.load(tmp_path / "older.isoproj").history_) == 4
+    tensors["history"] = np.zeros((4, 3))
     write_container(tmp_path / "bad.isoproj", header, tensors)
-    with pytest.raises(FormatError, match="a history of shape"):
+    with pytest.raises(FormatError, match="a history with"):
         NearIsometricProjection.load(tmp_path / "bad.isoproj")
 
 

@@ -17,15 +17,18 @@ if TYPE_CHECKING:
     from isoproj.estimators.guaranteed_pca import GuaranteedPCA
     from isoproj.estimators.near_isometric import NearIsometricProjection
     from isoproj.experiments.compare import compare
+    from isoproj.reporting.document import Report, report
 
 __all__ = [
     "AuditResult",
     "Certificate",
     "GuaranteedPCA",
     "NearIsometricProjection",
+    "Report",
     "__version__",
     "audit",
     "compare",
+    "report",
     "verify",
 ]
 
@@ -34,8 +37,10 @@ _HOMES = {
     "Certificate": "isoproj.certificate",
     "GuaranteedPCA": "isoproj.estimators.guaranteed_pca",
     "NearIsometricProjection": "isoproj.estimators.near_isometric",
+    "Report": "isoproj.reporting.document",
     "audit": "isoproj.auditing",
     "compare": "isoproj.experiments.compare",
+    "report": "isoproj.reporting.document",
     "verify": "isoproj.certify",
 }
 

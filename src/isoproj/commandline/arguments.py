@@ -305,6 +305,33 @@ def _add_compare(verb: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_report(verb: argparse.ArgumentParser) -> None:
+    _add_model(verb)
+    _add_data(verb)
+    _add_output(verb, "where to write the report: .html, .md or .json", required=True)
+    verb.add_argument(
+        "--heldout", metavar="DATA", help="points that were not fitted, measured too"
+    )
+    verb.add_argument(
+        "--labels",
+        metavar="FILE",
+        help="a text with one line for every point, shown with the worst pairs",
+    )
+    verb.add_argument(
+        "--image-shape",
+        metavar="HxW",
+        help="height and width where points are images; square ones are recognised",
+    )
+    verb.add_argument(
+        "--max-pairs",
+        type=int,
+        default=20_000_000,
+        metavar="N",
+        help="measure on a sample of rows where there are more pairs, and say so "
+        "(default 20,000,000)",
+    )
+
+
 def _add_demo(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "-k",
@@ -364,6 +391,11 @@ VERBS: dict[str, tuple[str, str, _Adder]] = {
         "put methods side by side, scored by one referee",
         "isoproj compare digits -k 5 10 20 --methods minimax pca random",
         _add_compare,
+    ),
+    "report": (
+        "write a report that people want to look at, from model and data",
+        "isoproj report model.isoproj embeddings.npy -o report.html",
+        _add_report,
     ),
     "demo": (
         "fit, certify and compare on a data set that ships with scikit-learn",

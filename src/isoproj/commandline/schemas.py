@@ -159,6 +159,25 @@ _VERBS: dict[str, dict[str, Schema]] = {
             "one per method, k and seed; a failed one has 'error' and no numbers",
         ),
     },
+    "report": {
+        "model": _TEXT,
+        "data": _DATA,
+        "output": _object(
+            {
+                "name": _TEXT,
+                "format": {"enum": ["html", "markdown", "json"]},
+                "n_bytes": _COUNT,
+            }
+        ),
+        "seconds": _NUMBER,
+        "sentence": _TEXT,
+        "distortion": _DISTORTION,
+        "lower_bound": _LOWER,
+        "recomputed": {
+            **_TRUTH,
+            "description": "whether all pairs were walked over; else a sample was",
+        },
+    },
     "demo": {
         "data": _DATA,
         "n_components": _COUNT,

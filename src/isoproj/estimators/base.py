@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import warnings
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,9 +15,11 @@ from sklearn.base import (
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
 )
+from sklearn.utils import estimator_html_repr
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+import isoproj
 from isoproj._spectral import Array, canonical_signs, contraction, orthonormal
 from isoproj._threads import single_blas_thread
 from isoproj._validation import Rows, check_real, checked_rows
@@ -25,6 +28,9 @@ from isoproj.exceptions import DuplicatePointsWarning
 from isoproj.pairs import PairSet
 from isoproj.points import Points
 from isoproj.solvers.base import Monitor, Step, current_monitor
+
+if TYPE_CHECKING:
+    from isoproj import Report
 
 __all__ = [
     "LinearProjection",
@@ -114,6 +120,43 @@ class LinearProjection(
         pairs = "directions" if directions else "all"
         result = audit(rows, self.components_, pairs=pairs, n_worst=1, spread=False)
         return -max(0.0, result.distortion)
+
+    def report(self, X: ArrayLike | Rows | None = None, **options: Any) -> Report:  # noqa: ANN401
+        """Report what a certified projection does to the points it was fitted on.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features) or None
+            The points of ``fit``; without them only what the model states is told.
+        **options
+            As ``isoproj.report`` takes them: ``heldout``, ``labels``, ``image_shape``
+            and others.
+
+        Returns
+        -------
+        Report
+            With ``to_dict``, ``json``, ``markdown``, ``html`` and ``save``; notebooks
+            show it.
+
+        Raises
+        ------
+        ValueError
+            If the estimator has no certificate, or an option does not fit.
+        """
+        check_is_fitted(self)
+        # The package's front door, because documents lie above estimators.
+        return isoproj.report(self, X, **options)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:  # noqa: ANN401
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        return {**bundle, "text/html": self._repr_html_()}
+
+    def _repr_html_(self) -> str:
+        """Show notebooks the certificate once there is one, else the parameters."""
+        if hasattr(self, "certificate_"):
+            with contextlib.suppress(ImportError):
+                return self.report()._repr_html_()
+        return str(estimator_html_repr(self))
 
     def __sklearn_tags__(self) -> Any:  # noqa: ANN401 - scikit-learn's own type
         tags = super().__sklearn_tags__()

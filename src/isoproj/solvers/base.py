@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import astuple, dataclass, field, fields
+from dataclasses import MISSING, astuple, dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -104,8 +104,8 @@ def history_table(history: Sequence[Step]) -> Array:
     --------
     >>> from isoproj.solvers.base import Step, history_of_table, history_table
     >>> step = Step(iteration=3, distortion=0.5, lower_bound=0.25, seconds=1.0)
-    >>> history_table([step]).shape
-    (1, 8)
+    >>> history_table([step])[0, :4].tolist()
+    [3.0, 0.5, 0.25, 1.0]
     >>> history_of_table(history_table([step]))[0].lower_bound
     0.25
     """
@@ -118,8 +118,8 @@ def history_of_table(table: NDArray[Any]) -> tuple[Step, ...]:
 
     Parameters
     ----------
-    table : ndarray of shape (n_steps, n_fields)
-        One step a row.
+    table : ndarray of shape (n_steps, n_columns)
+        One step a row. Fields that an older isoproj did not know have their defaults.
 
     Returns
     -------
@@ -131,20 +131,18 @@ def history_of_table(table: NDArray[Any]) -> tuple[Step, ...]:
     ValueError
         If the table has another shape.
     """
-    if table.ndim != 2 or table.shape[1] != len(fields(Step)):
-        wanted = len(fields(Step))
-        msg = f"a history of shape (n_steps, {wanted}); got {table.shape}"
+    names = [entry.name for entry in fields(Step)]
+    needed = sum(entry.default is MISSING for entry in fields(Step))
+    if table.ndim != 2 or not needed <= table.shape[1] <= len(names):
+        msg = f"a history with {len(names)} columns; its shape is {table.shape}"
         raise ValueError(msg)
-    return tuple(_step(row) for row in table.tolist())
-
-
-def _step(row: list[float]) -> Step:
-    values: dict[str, Any] = dict(
-        zip((each.name for each in fields(Step)), row, strict=True)
-    )
-    for name in ("iteration", "n_working"):
-        values[name] = int(values[name])
-    return Step(**values)
+    steps = []
+    for row in table.tolist():
+        values: dict[str, Any] = dict(zip(names, row, strict=False))
+        for name in ("iteration", "n_working"):
+            values[name] = int(values.get(name, 0))
+        steps.append(Step(**values))
+    return tuple(steps)
 
 
 Monitor = Callable[[Step], None]

@@ -1,0 +1,226 @@
+"""A report in the form that is wanted: dict, JSON, Markdown or HTML."""
+
+from __future__ import annotations
+
+import functools
+import html
+import json
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from isoproj._container import write_atomically
+from isoproj._validation import Rows
+from isoproj.datafiles.extras import needed
+from isoproj.reporting import charts
+from isoproj.reporting.facts import Facts, Options, facts_of
+from isoproj.reporting.wording import (
+    METHOD_NAMES,
+    amount,
+    commands,
+    percent,
+    sentences,
+)
+
+__all__ = ["SUFFIXES", "Report", "report"]
+
+SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".json": "json"}
+_TEMPLATES = Path(__file__).with_name("templates")
+# Widths of the two drawings of every chart: beside text, and on a phone.
+_WIDE, _NARROW = 720, 348
+
+
+class Report:
+    """What a model does to its data, ready to be shown.
+
+    Made by ``isoproj.report`` and by the ``report`` method of fitted estimators.
+
+    Parameters
+    ----------
+    facts : dict
+        Everything the report says.
+    """
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+
+    def __str__(self) -> str:
+        return str(self._facts["sentence"])
+
+    def __repr__(self) -> str:
+        return f"<Report: {self}>"
+
+    def to_dict(self) -> Facts:
+        """Return everything the report says, as JSON can hold it."""
+        facts: Facts = json.loads(self.json())
+        return facts
+
+    def json(self) -> str:
+        """Return the report as JSON text."""
+        return json.dumps(self._facts, allow_nan=False, ensure_ascii=False)
+
+    def markdown(self) -> str:
+        """Return the report as Markdown, without pictures."""
+        return _rendered("report.md.jinja", self._facts)
+
+    def html(self) -> str:
+        """Return the report as one HTML page that asks the network for nothing."""
+        return _rendered("page.html.jinja", self._facts)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the report, whole or not at all.
+
+        Parameters
+        ----------
+        path : path-like
+            Where to; the ending decides: ``.html``, ``.md`` or ``.json``.
+
+        Raises
+        ------
+        ValueError
+            If the ending is another.
+        OSError
+            If it cannot be written.
+        """
+        kind = SUFFIXES.get(Path(path).suffix.lower())
+        if kind is None:
+            msg = (
+                f"a report must end in .html, .md or .json; got {str(path)!r}. "
+                "Name it report.html."
+            )
+            raise ValueError(msg)
+        write_atomically(path, getattr(self, kind)().encode())
+
+    def _repr_html_(self) -> str:
+        return _rendered("fragment.html.jinja", self._facts)
+
+
+def report(
+    model: Any,  # noqa: ANN401 - an estimator or a certificate
+    X: ArrayLike | Rows | None = None,
+    *,
+    heldout: ArrayLike | Rows | None = None,
+    labels: Sequence[str] | None = None,
+    image_shape: tuple[int, int] | None = None,
+    curve: Any = None,  # noqa: ANN401 - anything with three arrays
+    max_pairs: int = 20_000_000,
+    model_name: str | None = None,
+    data_name: str | None = None,
+    heldout_name: str | None = None,
+) -> Report:
+    """Report what a fitted model does to the points it was fitted on.
+
+    Parameters
+    ----------
+    model : fitted estimator or Certificate
+        What is reported on.
+    X : array-like or sparse matrix of shape (n_points, n_features) or None
+        The points it was fitted on. Without them only what the model states is told.
+    heldout : array-like or sparse matrix of shape (m, n_features) or None
+        Points that it was not fitted on, to be measured too.
+    labels : sequence of str or None
+        A name or text for every point, shown with the worst pairs.
+    image_shape : tuple of int or None
+        Height and width where points are images; square ones are recognised.
+    curve : object or None
+        With arrays ``ks``, ``distortion`` and ``lower_bound``: what
+        ``distortion_curve`` returns.
+    max_pairs : int
+        Most pairs to measure methods on. Where there are more, a random sample of rows
+        is measured, and the report says so.
+    model_name, data_name, heldout_name : str or None
+        What to call the files.
+
+    Returns
+    -------
+    Report
+        With ``to_dict``, ``json``, ``markdown``, ``html`` and ``save``.
+
+    Raises
+    ------
+    ClaimError
+        If the model's certificate does not hold for ``X``.
+    ValueError
+        If an option does not fit the data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj import NearIsometricProjection, report
+    >>> X = np.random.default_rng(0).normal(size=(30, 6))
+    >>> model = NearIsometricProjection(2, random_state=0).fit(X)
+    >>> print(report(model, X))  # doctest: +ELLIPSIS
+    Every one of 435 distances keeps at least ...
+    """
+    options = Options(
+        heldout=heldout,
+        labels=labels,
+        image_shape=image_shape,
+        curve=curve,
+        max_pairs=max_pairs,
+        model_name=model_name,
+        data_name=data_name,
+        heldout_name=heldout_name,
+    )
+    return Report(facts_of(model, X, options))
+
+
+def _rendered(name: str, facts: Facts) -> str:
+    markup = needed("markupsafe", extra="report", purpose="A report").Markup
+    drawn = _charts(facts) if ".html" in name else {}
+    template = _environment().get_template(name)
+    shown = {
+        "facts": facts,
+        "title": facts["data"]["name"] or facts["model"]["name"] or "a fitted model",
+        "sentence": markup(_strong_numbers(html.escape(facts["sentence"]))),
+        "say": sentences(facts),
+        "commands": commands(facts),
+        # Charts are built as trees of elements, so that their texts are escaped.
+        "charts": {name: tuple(map(markup, both)) for name, both in drawn.items()},
+        "names": METHOD_NAMES,
+    }
+    return str(template.render(**shown))
+
+
+def _charts(facts: Facts) -> dict[str, tuple[str, str]]:
+    """Return every chart that there are facts for, beside text and for phones."""
+    wanted = {"bounds": charts.bounds_chart}
+    if facts["histogram"]:
+        wanted["histogram"] = charts.histogram_chart
+    if facts["curve"]:
+        wanted["curve"] = charts.curve_chart
+    if len(facts["history"]) > 1:
+        wanted["convergence"] = charts.convergence_chart
+    return {
+        name: (draw(facts, _WIDE), draw(facts, _NARROW))
+        for name, draw in wanted.items()
+    }
+
+
+@functools.cache
+def _environment() -> Any:  # noqa: ANN401 - jinja2's
+    jinja2 = needed("jinja2", extra="report", purpose="A report as HTML or Markdown")
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        autoescape=lambda name: name is not None and ".html" in name,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters.update(percent=percent, amount=amount, plain=_plain_markdown)
+    return environment
+
+
+def _strong_numbers(safe: str) -> str:
+    return re.sub(r"(\d[\d,.]*%?)(?=[\s;.]|$)", r"<strong>\1</strong>", safe)
+
+
+def _plain_markdown(text: object) -> str:
+    """Return text that Markdown shows as it is, also inside tables."""
+    flat = " ".join(str(text).split())
+    return re.sub(r"([\\`*_{}\[\]()#+!|<>~$&-])", r"\\\1", flat)

@@ -1,0 +1,381 @@
+"""Everything a report says, as one plain dict that JSON can hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from isoproj._container import versions
+from isoproj._spectral import Indices
+from isoproj._validation import Rows, as_dense, check_points
+from isoproj.auditing import AuditResult
+from isoproj.certificate import Certificate
+from isoproj.certify import check_claims
+from isoproj.exceptions import ClaimError
+from isoproj.pairs import PairKind
+from isoproj.plot.images import image_shape_of
+from isoproj.reporting.measuring import Sample, Scene
+from isoproj.reporting.pictures import png_data
+
+__all__ = ["FACTS_VERSION", "Facts", "Options", "facts_of"]
+
+FACTS_VERSION = 1
+_BINS = 64
+_SHOWN = 6
+# A label is shown whole up to this many characters.
+_LONGEST = 280
+
+Facts = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Options:
+    """What a report may be told besides model and data.
+
+    Parameters
+    ----------
+    heldout : array-like or None
+        Points that were not fitted.
+    labels : sequence of str or None
+        A name or text for every point.
+    image_shape : tuple of int or None
+        Height and width where points are images.
+    curve : object or None
+        With ``ks``, ``distortion`` and ``lower_bound``.
+    max_pairs : int
+        Most pairs to measure methods on.
+    model_name, data_name, heldout_name : str or None
+        What files are called.
+    """
+
+    heldout: ArrayLike | Rows | None = None
+    labels: Sequence[str] | None = None
+    image_shape: tuple[int, int] | None = None
+    curve: Any = None
+    max_pairs: int = 20_000_000
+    model_name: str | None = None
+    data_name: str | None = None
+    heldout_name: str | None = None
+
+
+def facts_of(model: Any, X: ArrayLike | Rows | None, options: Options) -> Facts:  # noqa: ANN401
+    """Return what there is to say of a model, measured where data are given.
+
+    Parameters
+    ----------
+    model : fitted estimator or Certificate
+        What is reported on.
+    X : array-like or sparse matrix of shape (n_points, n_features) or None
+        The points it was fitted on; without them only what the model states is told.
+    options : Options
+        The rest.
+
+    Returns
+    -------
+    dict
+        Strings, numbers, None, lists and dicts only.
+
+    Raises
+    ------
+    ClaimError
+        If a claim does not hold for this data.
+    ValueError
+        If an option does not fit the data.
+    """
+    certificate = _certificate_of(model)
+    facts: Facts = {
+        "format": "isoproj report",
+        "format_version": FACTS_VERSION,
+        "sentence": str(certificate),
+        "model": _model_facts(model, certificate, options),
+        "data": _data_facts(certificate, options),
+        "certificate": _bounds(certificate),
+        "claims": None,
+        "methods": None,
+        "histogram": None,
+        "curve": _given_curve(options.curve, certificate),
+        "worst_pairs": _bare_pairs(certificate),
+        "pca_worst_pairs": None,
+        "heldout": None,
+        "history": _history(model),
+        "versions": versions(),
+    }
+    if X is not None:
+        facts.update(_measured(certificate, check_points(X), options, facts))
+    return facts
+
+
+def _certificate_of(model: Any) -> Certificate:  # noqa: ANN401 - whatever came
+    certificate = getattr(model, "certificate_", model)
+    if not isinstance(certificate, Certificate):
+        msg = (
+            "a report must be on a fitted model with a certificate; got "
+            f"{type(model).__name__}. Fit a NearIsometricProjection first."
+        )
+        raise ValueError(msg)  # noqa: TRY004 - scikit-learn's convention
+    return certificate
+
+
+def _model_facts(model: Any, certificate: Certificate, options: Options) -> Facts:  # noqa: ANN401
+    get_params = getattr(model, "get_params", None)
+    given = get_params(deep=False) if get_params is not None else {}
+    status = getattr(model, "status_", None)
+    return {
+        "name": options.model_name,
+        "estimator": None if get_params is None else type(model).__name__,
+        "parameters": {name: _shown(value) for name, value in given.items()},
+        "status": None if status is None else str(status),
+        "n_iter": getattr(model, "n_iter_", None),
+        "dtype": str(certificate.components.dtype),
+    }
+
+
+def _shown(value: object) -> str:
+    if value is None or isinstance(value, bool | int | float | str | np.generic):
+        return str(value)
+    shape = getattr(value, "shape", None)
+    return type(value).__name__ if shape is None else f"array of shape {shape}"
+
+
+def _data_facts(certificate: Certificate, options: Options) -> Facts:
+    return {
+        "name": options.data_name,
+        "n_points": certificate.n_points,
+        "n_features": certificate.n_features,
+        "n_pairs": certificate.n_pairs,
+        "n_identical": certificate.n_identical,
+        "pairs": certificate.pair_kind.value,
+        "fingerprint": certificate.fingerprint,
+    }
+
+
+def _bounds(certificate: Certificate) -> Facts:
+    gap = certificate.optimality_gap
+    return {
+        "n_components": certificate.n_components,
+        "distortion": certificate.distortion,
+        "lower_bound": certificate.lower_bound,
+        "optimality_gap": gap if math.isfinite(gap) else None,
+        "n_weights": int(certificate.weights.size),
+    }
+
+
+def _given_curve(curve: Any, certificate: Certificate) -> Facts | None:  # noqa: ANN401
+    if curve is None:
+        return None
+    ks = [int(k) for k in curve.ks]
+    return {
+        "ks": ks,
+        "floor": _floats(curve.lower_bound),
+        "isoproj": _floats(curve.distortion),
+        "pca": None,
+        "k": certificate.n_components,
+    }
+
+
+def _history(model: Any) -> list[Facts]:  # noqa: ANN401
+    steps = getattr(model, "history_", ())
+    best, floor, told = math.inf, 0.0, []
+    for step in steps:
+        best, floor = min(best, step.distortion), max(floor, step.lower_bound)
+        told.append(
+            {
+                "iteration": step.iteration,
+                "distortion": best,
+                "lower_bound": floor,
+                "seconds": step.seconds,
+            }
+        )
+    # A curve of a few hundred points looks the same as one of thousands.
+    stride = max(1, len(told) // 400)
+    return told[:-1:stride] + told[-1:]
+
+
+def _measured(
+    certificate: Certificate, rows: Rows, options: Options, facts: Facts
+) -> Facts:
+    """Return the facts that need the data."""
+    if options.labels is not None and len(options.labels) != rows.shape[0]:
+        msg = (
+            f"labels must name every one of {rows.shape[0]} points; got "
+            f"{len(options.labels)}. Pass one a row."
+        )
+        raise ValueError(msg)
+    shape = image_shape_of(rows, options.image_shape)
+    claims = _checked_claims(certificate, rows, options.max_pairs)
+    scene = Scene(certificate, rows, max_pairs=options.max_pairs)
+    told = _Teller(scene, rows, options.labels, shape)
+    crushed = scene.pca_worst_pairs()
+    return {
+        "claims": claims,
+        "methods": _methods(scene),
+        "histogram": _histogram(scene),
+        "curve": facts["curve"] or _curve(scene),
+        "worst_pairs": told.pairs(certificate.worst_pairs[:_SHOWN]),
+        "pca_worst_pairs": None if crushed is None else told.pairs(crushed[:_SHOWN]),
+        "heldout": _heldout(scene, options),
+    }
+
+
+def _checked_claims(certificate: Certificate, rows: Rows, max_pairs: int) -> Facts:
+    scan = certificate.n_pairs <= max_pairs
+    claims = check_claims(certificate, rows, scan=scan)
+    broken = [claim for claim in claims if not claim.holds]
+    if broken:
+        claim = broken[0]
+        msg = (
+            f"{claim.name} does not hold: the model states {claim.stated}, the data "
+            f"give {claim.found}. Report on the data that the model was fitted on; "
+            "others may be given as held out."
+        )
+        raise ClaimError(msg)
+    return {"all_pairs": scan, "checked": [asdict(claim) for claim in claims]}
+
+
+def _methods(scene: Scene) -> list[Facts]:
+    exact = scene.sample.is_whole
+    ours = _method("isoproj", scene.ours, exact=exact)
+    # The certificate knows the worst of all pairs, whatever was sampled.
+    ours["distortion"], ours["distortion_is"] = scene.certificate.distortion, "exact"
+    return [
+        ours,
+        _method("pca", scene.pca, exact=exact),
+        _method("random", scene.random, exact=exact),
+    ]
+
+
+def _method(name: str, result: AuditResult, *, exact: bool) -> Facts:
+    return {
+        "name": name,
+        "distortion": max(0.0, result.distortion),
+        # The worst pair of a sample loses no more than the worst of all.
+        "distortion_is": "exact" if exact else "at least",
+        "mean": result.mean,
+        "quantiles": {f"{q:g}": value for q, value in result.quantiles.items()},
+    }
+
+
+def _sampling(sample: Sample, n_pairs: int) -> Facts:
+    return {
+        "is_whole": sample.is_whole,
+        "n_rows": sample.n_rows,
+        "n_all": sample.n_all,
+        "n_pairs": n_pairs,
+    }
+
+
+def _histogram(scene: Scene) -> Facts:
+    counts = {
+        "isoproj": scene.ours.coarse_histogram(_BINS),
+        "pca": scene.pca.coarse_histogram(_BINS),
+    }
+    return {
+        "edges": _floats(counts["pca"][1]),
+        "counts": {name: found[0].tolist() for name, found in counts.items()},
+        "sampling": _sampling(scene.sample, scene.ours.n_pairs),
+    }
+
+
+def _curve(scene: Scene) -> Facts:
+    ks = scene.ks()
+    return {
+        "ks": ks,
+        "floor": _floats(scene.floor(ks)),
+        "isoproj": None,
+        "pca": _floats(scene.pca_losses(ks)),
+        "k": scene.certificate.n_components,
+    }
+
+
+class _Teller:
+    """Shows pairs as pictures, texts or row numbers."""
+
+    def __init__(
+        self,
+        scene: Scene,
+        rows: Rows,
+        labels: Sequence[str] | None,
+        shape: tuple[int, int] | None,
+    ) -> None:
+        self.scene, self.rows, self.labels, self.shape = scene, rows, labels, shape
+
+    def pairs(self, pairs: Indices) -> list[Facts]:
+        losses = self.scene.losses(pairs)
+        return [
+            {
+                "pair": [int(i) for i in pair],
+                "isoproj": float(losses["isoproj"][at]),
+                "pca": float(losses["pca"][at]),
+                "labels": self._labels(pair),
+                "images": self._images(pair),
+            }
+            for at, pair in enumerate(pairs)
+        ]
+
+    def _labels(self, pair: Indices) -> list[str] | None:
+        if self.labels is None:
+            return None
+        # With directions the second point is the origin, which has no label.
+        return [
+            _shortened(str(self.labels[i])) if i < len(self.labels) else "origin"
+            for i in pair
+        ]
+
+    def _images(self, pair: Indices) -> list[str] | None:
+        if self.shape is None or max(pair) >= self.rows.shape[0]:
+            return None
+        images = [as_dense(self.rows[[i]]).reshape(self.shape) for i in pair]
+        low = min(float(image.min()) for image in images)
+        high = max(float(image.max()) for image in images)
+        return [png_data(image, low, high) for image in images]
+
+
+def _bare_pairs(certificate: Certificate) -> list[Facts]:
+    found = zip(
+        certificate.worst_pairs.tolist(),
+        certificate.worst_distortions.tolist(),
+        strict=True,
+    )
+    return [
+        {"pair": pair, "isoproj": loss, "pca": None, "labels": None, "images": None}
+        for pair, loss in list(found)[:_SHOWN]
+    ]
+
+
+def _heldout(scene: Scene, options: Options) -> Facts | None:
+    if options.heldout is None:
+        return None
+    rows = check_points(options.heldout)
+    expected = scene.certificate.n_features
+    if rows.shape[1] != expected:
+        msg = (
+            f"held-out points must have the model's {expected} features; got "
+            f"{rows.shape[1]}. Pass the same columns."
+        )
+        raise ValueError(msg)
+    found: dict[str, Any] = scene.heldout(rows, options.max_pairs)
+    sample = found.pop("sample")
+    exact = sample.is_whole
+    return {
+        "name": options.heldout_name,
+        "n_points": int(rows.shape[0]),
+        "methods": [_method(n, found[n], exact=exact) for n in found],
+        "sampling": _sampling(sample, found["isoproj"].n_pairs),
+        "pairs": "directions"
+        if scene.certificate.pair_kind is PairKind.DIRECTIONS
+        else "all",
+    }
+
+
+def _shortened(text: str) -> str:
+    plain = " ".join(text.split())
+    return plain if len(plain) <= _LONGEST else plain[: _LONGEST - 1] + "…"
+
+
+def _floats(values: ArrayLike) -> list[float]:
+    return [float(value) for value in np.asarray(values)]

@@ -1,0 +1,195 @@
+"""Measure a model beside PCA and a random projection, on all pairs or on a sample."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from isoproj._spectral import Array, Indices, orthonormal
+from isoproj._threads import single_blas_thread
+from isoproj._validation import Rows
+from isoproj.auditing import AuditResult, audit
+from isoproj.certificate import Certificate
+from isoproj.certify import lower_bounds
+from isoproj.leaders import exact_losses
+from isoproj.pairs import PairKind, prepare_pairs
+from isoproj.points import Points
+from isoproj.sifting import find_worst
+
+__all__ = ["Sample", "Scene", "sample_rows"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Sample:
+    """The rows that methods are measured on: all of them, or a random part.
+
+    Parameters
+    ----------
+    rows : ndarray or CSR array of shape (n_rows, n_features)
+        What is measured.
+    pairs : str or ndarray of shape (m, 2)
+        The pairs that count among them.
+    n_rows, n_all : int
+        Rows measured, and rows there are.
+    is_whole : bool
+        Whether every pair that counts is measured.
+    """
+
+    rows: Rows
+    pairs: str | Indices
+    n_rows: int
+    n_all: int
+    is_whole: bool
+
+
+def sample_rows(
+    rows: Rows, pairs: str | ArrayLike, max_pairs: int, random_state: int = 0
+) -> Sample:
+    """Return as much of the data as has at most ``max_pairs`` pairs.
+
+    Parameters
+    ----------
+    rows : ndarray or CSR array of shape (n_points, n_features)
+        The data.
+    pairs : {"all", "directions"} or array-like of shape (m, 2)
+        The pairs that count.
+    max_pairs : int
+        Most pairs to measure.
+    random_state : int
+        Decides the sample.
+
+    Returns
+    -------
+    Sample
+        The whole where it is small enough, else random rows with all their pairs (or
+        random ones of the listed pairs).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj.reporting.measuring import sample_rows
+    >>> sample_rows(np.eye(100), "all", max_pairs=1000).n_rows
+    45
+    """
+    n_all = int(rows.shape[0])
+    draw = np.random.default_rng(random_state)
+    if not isinstance(pairs, str):
+        listed = np.asarray(pairs)
+        whole = listed.shape[0] <= max_pairs
+        if not whole:
+            chosen = draw.choice(listed.shape[0], max_pairs, replace=False)
+            listed = listed[np.sort(chosen)]
+        return Sample(
+            rows=rows, pairs=listed, n_rows=n_all, n_all=n_all, is_whole=whole
+        )
+    n_rows = int((1.0 + np.sqrt(1.0 + 8.0 * max_pairs)) / 2.0)
+    n_rows = max_pairs if pairs == "directions" else n_rows
+    if n_all <= n_rows:
+        return Sample(rows=rows, pairs=pairs, n_rows=n_all, n_all=n_all, is_whole=True)
+    chosen = np.sort(draw.choice(n_all, max(2, n_rows), replace=False))
+    part = rows[chosen]
+    return Sample(
+        rows=part, pairs=pairs, n_rows=len(chosen), n_all=n_all, is_whole=False
+    )
+
+
+class Scene:
+    """A certified projection on its data, beside PCA and a random projection.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The projection with its bounds.
+    rows : ndarray or CSR array of shape (n_points, n_features)
+        The data it was fitted on.
+    max_pairs : int
+        Most pairs that a method is measured on.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj import NearIsometricProjection
+    >>> from isoproj.reporting.measuring import Scene
+    >>> X = np.random.default_rng(0).normal(size=(20, 6))
+    >>> model = NearIsometricProjection(2, random_state=0).fit(X)
+    >>> scene = Scene(model.certificate_, X, max_pairs=1000)
+    >>> scene.ours.distortion <= scene.pca.distortion
+    True
+    """
+
+    def __init__(self, certificate: Certificate, rows: Rows, *, max_pairs: int) -> None:
+        self.certificate = certificate
+        self.points, _ = prepare_pairs(rows, certificate.pairs, rotate=True)
+        self.sample = sample_rows(rows, certificate.pairs, max_pairs)
+        self.components = certificate.components.astype(np.float64)
+        k, d = self.components.shape
+        self._axes = _principal_axes(self.points)
+        self.pca_components = self.principal_components(k)
+        noise = np.random.default_rng(0).standard_normal((d, k))
+        self.random_components = orthonormal(noise).T
+        self.ours = self._measure(self.components)
+        self.pca = self._measure(self.pca_components)
+        self.random = self._measure(self.random_components)
+
+    def principal_components(self, k: int) -> Array:
+        """Return the first ``k`` principal components of all points, one a row."""
+        return self.points.frame.lift(self._axes[:, :k]).T
+
+    def pca_losses(self, ks: Sequence[int]) -> Array:
+        """Return what PCA's worst measured pair loses at other dimensions."""
+        points, pairs = prepare_pairs(self.sample.rows, self.sample.pairs, rotate=False)
+        found = [
+            find_worst(points, pairs, self.principal_components(k), n_worst=1)
+            for k in ks
+        ]
+        return np.array([float(worst.worst_losses[0]) for worst in found])
+
+    def floor(self, ks: Sequence[int]) -> Array:
+        """Return what the certificate's weights prove at other dimensions."""
+        return lower_bounds(
+            self.points,
+            self.certificate.weighted_pairs,
+            self.certificate.weights,
+            list(ks),
+        )
+
+    def losses(self, pairs: Indices) -> dict[str, Array]:
+        """Return what the given pairs lose under the model and under PCA; exact."""
+        return {
+            "isoproj": exact_losses(self.points, pairs, self.components),
+            "pca": exact_losses(self.points, pairs, self.pca_components),
+        }
+
+    def pca_worst_pairs(self) -> Indices | None:
+        """Return the pairs that PCA hurts most, where they were all looked at."""
+        return self.pca.worst_pairs if self.sample.is_whole else None
+
+    def ks(self, n_shown: int = 12) -> list[int]:
+        """Return numbers of dimensions worth drawing, the model's among them."""
+        k = self.certificate.n_components
+        top = min(2 * k, self.points.n_dims)
+        ks = np.unique(np.rint(np.geomspace(1, max(top, 1), n_shown)).astype(int))
+        return sorted({*ks.tolist(), min(k, top)})
+
+    def heldout(self, rows: Rows, max_pairs: int) -> dict[str, AuditResult | Sample]:
+        """Measure model and PCA on points that neither has seen."""
+        kind = self.certificate.pair_kind
+        pairs = "directions" if kind is PairKind.DIRECTIONS else "all"
+        part = sample_rows(rows, pairs, max_pairs)
+        maps = {"isoproj": self.components, "pca": self.pca_components}
+        maps["random"] = self.random_components
+        found = {n: audit(part.rows, m, pairs=part.pairs) for n, m in maps.items()}
+        return {**found, "sample": part}
+
+    def _measure(self, components: Array) -> AuditResult:
+        return audit(self.sample.rows, components, pairs=self.sample.pairs, n_worst=8)
+
+
+@single_blas_thread
+def _principal_axes(points: Points) -> Array:
+    """Return the principal axes in span coordinates, widest spread first."""
+    centred = points.coordinates - points.coordinates.mean(axis=0)
+    return np.asarray(np.linalg.eigh(centred.T @ centred)[1][:, ::-1])

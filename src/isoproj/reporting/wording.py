@@ -1,0 +1,184 @@
+"""The sentences of a report, so that every document says the same."""
+
+from __future__ import annotations
+
+import shlex
+
+from isoproj.reporting.facts import Facts
+
+__all__ = ["METHOD_NAMES", "amount", "commands", "percent", "sentences"]
+
+_LIMITS = (
+    "The guarantee is for the points the model was fitted on. On other points it need "
+    "not hold unless there are many more points than dimensions: measure. PCA loses "
+    "less on the average pair; that is the price of the worst one. The lower bound is "
+    "proven, but the gap to it need not close: the problem is not convex."
+)
+METHOD_NAMES = {"isoproj": "isoproj", "pca": "PCA", "random": "random"}
+
+
+def percent(share: float) -> str:
+    """Return a share as a person reads it.
+
+    Examples
+    --------
+    >>> from isoproj.reporting.wording import percent
+    >>> percent(0.25), percent(0.0001), percent(0.6389)
+    ('25%', '0.01%', '63.89%')
+    """
+    return f"{100.0 * share:.2f}".rstrip("0").rstrip(".") + "%"
+
+
+def amount(method: Facts) -> str:
+    """Return what a method's worst pair loses, saying so if only a sample was seen.
+
+    Examples
+    --------
+    >>> from isoproj.reporting.wording import amount
+    >>> amount({"distortion": 0.95, "distortion_is": "at least"})
+    '≥ 0.9500'
+    """
+    sign = "≥ " if method["distortion_is"] == "at least" else ""
+    return f"{sign}{method['distortion']:.4f}"
+
+
+def sentences(facts: Facts) -> dict[str, str]:
+    """Return the prose of a report, one paragraph a section.
+
+    Parameters
+    ----------
+    facts : dict
+        What the report says.
+
+    Returns
+    -------
+    dict of str to str
+        By section; sections without facts are left out.
+    """
+    told = {
+        "certificate": _certificate(facts),
+        "worst_pairs": _worst_pairs(facts),
+        "verify": _verify(facts),
+        "limits": _LIMITS,
+    }
+    if facts["histogram"]:
+        told["histogram"] = _histogram(facts)
+    if facts["curve"]:
+        told["curve"] = _curve(facts)
+    if facts["heldout"]:
+        told["heldout"] = _heldout(facts)
+    if facts["history"]:
+        told["convergence"] = _convergence(facts)
+    return told
+
+
+def commands(facts: Facts) -> dict[str, str]:
+    """Return how anyone with the data checks the model, for a shell and in Python.
+
+    Parameters
+    ----------
+    facts : dict
+        What the report says.
+
+    Returns
+    -------
+    dict of str to str
+        ``"shell"`` and ``"python"``.
+    """
+    model = facts["model"]["name"] or "model.isoproj"
+    data = facts["data"]["name"] or "data.npy"
+    return {
+        "shell": f"isoproj verify {shlex.quote(model)} {shlex.quote(data)}",
+        "python": "from isoproj import Certificate, verify\n\n"
+        f"verify(Certificate.load({model!r}), X)  # raises on the first that fails",
+    }
+
+
+def _certificate(facts: Facts) -> str:
+    bounds, data = facts["certificate"], facts["data"]
+    what = {"all": "all", "listed": "the", "directions": "the"}[data["pairs"]]
+    text = (
+        f"Over {what} {data['n_pairs']:,} pairs, the worst loses "
+        f"{bounds['distortion']:.4f} of its squared length. Weights on "
+        f"{bounds['n_weights']:,} of these pairs prove that no projection to "
+        f"{bounds['n_components']} dimensions loses less than "
+        f"{bounds['lower_bound']:.4f}."
+    )
+    gap = bounds["optimality_gap"]
+    if gap is not None:
+        text += (
+            f" So this projection is within {percent(gap)} of the best one there is."
+        )
+    if facts["methods"]:
+        text += " PCA and one random projection of the same size stand beside it."
+    return text
+
+
+def _sampled(sampling: Facts) -> str:
+    if sampling["is_whole"]:
+        return f"Every one of {sampling['n_pairs']:,} pairs is counted."
+    return (
+        f"Sampled: {sampling['n_pairs']:,} pairs of {sampling['n_rows']:,} rows drawn "
+        f"at random from {sampling['n_all']:,}. Figures marked ≥ are the worst of this "
+        "sample, hence at most the true ones."
+    )
+
+
+def _histogram(facts: Facts) -> str:
+    ours, pca = facts["methods"][:2]
+    return (
+        f"{_sampled(facts['histogram']['sampling'])} The mean pair loses "
+        f"{ours['mean']:.4f} here and {pca['mean']:.4f} under PCA; the worst "
+        f"{amount(ours)} and {amount(pca)} (dotted lines). The vertical axis is "
+        "logarithmic, because bad pairs are few."
+    )
+
+
+def _curve(facts: Facts) -> str:
+    if facts["curve"]["isoproj"] is not None:
+        return "What the worst pair loses, and the bound proven at each dimension."
+    return (
+        "The floor is what the weights of this certificate prove at other dimensions: "
+        "valid everywhere, sharpest at this model's own k. No projection of any kind "
+        "reaches the shaded region."
+    )
+
+
+def _worst_pairs(facts: Facts) -> str:
+    text = "The pairs that this projection hurts most."
+    if facts["pca_worst_pairs"]:
+        text += " Beside them: the pairs that PCA hurts most, and what becomes of them."
+    return text
+
+
+def _heldout(facts: Facts) -> str:
+    heldout = facts["heldout"]
+    return (
+        f"{heldout['n_points']:,} points that were not fitted. "
+        f"{_sampled(heldout['sampling'])} The certificate does not cover them: it is "
+        "for the points it was fitted on."
+    )
+
+
+def _convergence(facts: Facts) -> str:
+    last = facts["history"][-1]
+    return (
+        f"Best distortion and best lower bound so far, {last['iteration']} rounds in "
+        f"{last['seconds']:.1f} s. The true optimum lies between the two lines."
+    )
+
+
+def _verify(facts: Facts) -> str:
+    claims = facts["claims"]
+    if claims is None:
+        return "Nothing was recomputed: no data were given."
+    if claims["all_pairs"]:
+        return (
+            "Every claim was recomputed from the data while this report was made, by "
+            "code that knows no solver."
+        )
+    return (
+        "The lower bound was recomputed from the data while this report was made; the "
+        "walk over all pairs, which proves the distortion, was left out for speed. The "
+        "command below does it."
+    )

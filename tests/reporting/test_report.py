@@ -1,0 +1,290 @@
+from __future__ import annotations
+
+import dataclasses
+import html.parser
+import json
+import re
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import scipy.sparse
+from geometry import cloud
+from numpy.testing import assert_allclose
+from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA
+
+from isoproj import NearIsometricProjection, Report, audit, report
+from isoproj.baselines import PCAProjection
+from isoproj.exceptions import ClaimError
+
+pytest.importorskip("jinja2")
+
+NASTY = "<script>alert(1)</script>"
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load_digits().data[:150]
+
+
+@pytest.fixture(scope="module")
+def fitted(digits):
+    return NearIsometricProjection(5, random_state=0).fit(digits)
+
+
+@pytest.fixture(scope="module")
+def made(fitted, digits):
+    rest = load_digits().data[150:250]
+    return fitted.report(
+        digits, heldout=rest, labels=[f"{NASTY} {i}" for i in range(150)]
+    )
+
+
+class Page(html.parser.HTMLParser):
+    """Collects elements and visible text of a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.words, self.links, self.headings = [], [], [], []
+        self.open = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.open.append(tag)
+        for name, value in attrs:
+            if name in ("src", "href", "action", "xlink:href", "srcset"):
+                self.links.append(value)
+            assert not name.startswith("on")
+
+    def handle_endtag(self, tag):
+        while self.open and self.open.pop() != tag:
+            pass
+
+    def handle_data(self, data):
+        if "style" not in self.open:
+            self.words.append(data)
+        if "h2" in self.open:
+            self.headings.append(data)
+
+
+def test_the_dict_survives_json(made):
+    facts = made.to_dict()
+    assert json.loads(made.json()) == facts
+    assert facts["format"] == "isoproj report"
+
+
+def test_the_sentence_is_the_certificates(made, fitted):
+    assert made.to_dict()["sentence"] == str(fitted.certificate_) == str(made)
+
+
+def test_every_figure_is_the_audits(made, fitted, digits):
+    methods = {m["name"]: m for m in made.to_dict()["methods"]}
+    pca = audit(digits, PCA(5).fit(digits))
+    assert_allclose(methods["pca"]["distortion"], pca.distortion, rtol=1e-9)
+    assert_allclose(methods["pca"]["mean"], pca.mean, rtol=1e-9)
+    assert_allclose(methods["isoproj"]["mean"], audit(digits, fitted).mean, rtol=1e-9)
+    assert methods["isoproj"]["distortion"] == fitted.distortion_
+    assert {m["distortion_is"] for m in methods.values()} == {"exact"}
+    counts = made.to_dict()["histogram"]["counts"]
+    assert sum(counts["pca"]) == sum(counts["isoproj"]) == 150 * 149 // 2
+
+
+def test_held_out_points_are_measured_with_the_same_maps(made, fitted, digits):
+    rest = load_digits().data[150:250]
+    methods = {m["name"]: m for m in made.to_dict()["heldout"]["methods"]}
+    assert methods["isoproj"]["distortion"] == audit(rest, fitted).distortion
+    expected = audit(rest, PCAProjection(5).fit(digits)).distortion
+    assert_allclose(methods["pca"]["distortion"], expected, rtol=1e-9)
+
+
+def test_the_floor_of_the_curve_is_below_every_projection(made, digits):
+    curve = made.to_dict()["curve"]
+    assert curve["k"] in curve["ks"]
+    for k, floor, pca in zip(curve["ks"], curve["floor"], curve["pca"], strict=True):
+        assert floor <= pca
+        assert_allclose(pca, audit(digits, PCA(k).fit(digits)).distortion, rtol=1e-9)
+    assert (np.diff(curve["floor"]) <= 0).all()
+
+
+def test_a_curve_that_is_given_is_drawn(fitted, digits):
+    curve = SimpleNamespace(ks=[4, 5], distortion=[0.9, 0.8], lower_bound=[0.7, 0.6])
+    facts = fitted.report(digits, curve=curve).to_dict()["curve"]
+    assert facts["isoproj"] == [0.9, 0.8]
+    assert facts["floor"] == [0.7, 0.6]
+
+
+def test_the_page_asks_the_network_for_nothing(made):
+    page = Page(made.html())
+    assert all(link.startswith("data:") for link in page.links)
+    assert not {"script", "link", "iframe", "object"} & (set(page.tags) - {"link"})
+    assert "http" not in re.sub(r"http-equiv", "", made.html())
+    assert "url(" not in made.html()
+    assert "default-src 'none'" in made.html()
+
+
+def test_sections_come_in_the_order_of_importance(made):
+    assert Page(made.html()).headings == [
+        "The certificate",
+        "All pairs",
+        "Fewer or more dimensions",
+        "The worst pairs",
+        "Points it has not seen",
+        "How the bounds met",
+        "Parameters and versions",
+        "How to verify",
+        "What this does not promise",
+    ]
+
+
+def test_every_chart_is_drawn_beside_text_and_for_phones(made):
+    assert Page(made.html()).tags.count("svg") == 8
+
+
+def test_worst_pairs_of_images_are_pictures(made, fitted):
+    facts = made.to_dict()
+    first = facts["worst_pairs"][0]
+    assert first["pair"] == fitted.worst_pairs_[0].tolist()
+    assert_allclose(first["isoproj"], fitted.distortion_, atol=1e-9)
+    assert first["images"][0].startswith("iVBOR")
+    assert Page(made.html()).tags.count("img") == 4 * len(facts["worst_pairs"])
+
+
+def test_texts_of_users_are_shown_as_text(made, fitted, digits):
+    named = fitted.report(
+        digits,
+        labels=[NASTY + "|`*_"] * 150,
+        data_name=f"{NASTY}.npy",
+        model_name='"><img src=x onerror=alert(1)>.isoproj',
+        heldout=digits,
+        heldout_name="</style><b>",
+    )
+    page = Page(named.html())
+    assert "script" not in page.tags
+    assert "b" not in page.tags
+    assert all(link.startswith("data:") for link in page.links)
+    assert f"{NASTY}.npy" in "".join(page.words)
+    assert NASTY in "".join(Page(made.html()).words)
+    outside = re.sub(r"```.*?```", "", named.markdown(), flags=re.DOTALL)
+    assert "<script" not in outside.replace(r"\<", "")
+
+
+def test_markdown_says_the_same(made):
+    facts, text = made.to_dict(), made.markdown()
+    assert facts["sentence"] in text
+    assert f"{facts['certificate']['lower_bound']:.4f}" in text
+    assert f"{facts['methods'][1]['distortion']:.4f}" in text
+    for line in text.splitlines():
+        assert "{" not in line
+
+
+def test_without_data_only_what_the_model_states_is_told(fitted):
+    bare = fitted.report()
+    facts = bare.to_dict()
+    assert facts["methods"] is None
+    assert facts["claims"] is None
+    assert "Nothing was recomputed" in bare.html()
+    assert "Nothing was recomputed" in bare.markdown()
+    assert report(fitted.certificate_).to_dict()["model"]["estimator"] is None
+
+
+def test_other_data_are_refused(fitted, digits):
+    with pytest.raises(ClaimError, match="fingerprint of the data does not hold"):
+        fitted.report(digits[::-1])
+
+
+def test_a_forged_bound_is_refused_even_without_a_walk(fitted, digits):
+    forged = dataclasses.replace(fitted.certificate_, lower_bound=0.99)
+    with pytest.raises(ClaimError, match="lower bound does not hold"):
+        report(forged, digits, max_pairs=100)
+
+
+def test_many_pairs_are_sampled_and_the_report_says_so(fitted, digits):
+    sampled = fitted.report(digits, max_pairs=1000)
+    facts = sampled.to_dict()
+    assert facts["histogram"]["sampling"]["n_rows"] == 45
+    assert not facts["claims"]["all_pairs"]
+    whole = {m["name"]: m for m in fitted.report(digits).to_dict()["methods"]}
+    for method in facts["methods"]:
+        assert method["distortion"] <= whole[method["name"]]["distortion"] + 1e-12
+    assert facts["methods"][0]["distortion"] == fitted.distortion_
+    assert "Sampled: 990 pairs of 45 rows" in sampled.html()
+    assert f"≥ {facts['methods'][1]['distortion']:.4f}" in sampled.html()
+    assert facts["pca_worst_pairs"] is None
+
+
+@pytest.mark.parametrize("pairs", ["directions", [[0, 1], [3, 2], [4, 9]]])
+def test_other_kinds_of_pairs_have_reports_too(pairs):
+    X = cloud(3, 12, 5)
+    model = NearIsometricProjection(2, pairs=pairs, random_state=0).fit(X)
+    facts = model.report(X, labels=list("abcdefghijkl")).to_dict()
+    expected = audit(X, PCA(2).fit(X), pairs=pairs).n_pairs
+    assert facts["data"]["n_pairs"] == expected
+    assert sum(facts["histogram"]["counts"]["pca"]) == expected
+    assert "a fitted model" in model.report(X).html()
+
+
+def test_sparse_data_and_full_rank_have_reports():
+    X = scipy.sparse.random_array((15, 40), density=0.2, rng=np.random.default_rng(0))
+    model = NearIsometricProjection(3, random_state=0).fit(X.tocsr())
+    assert model.report(X.tocsr()).to_dict()["worst_pairs"][0]["images"] is None
+    X = cloud(1, 10, 3)
+    everything = NearIsometricProjection(3).fit(X)
+    assert "100.00%" in everything.report(X).html()
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        ({"labels": ["a"]}, "every one of 150 points; got 1"),
+        ({"image_shape": (3, 3)}, "64 features; got 3 x 3"),
+        ({"heldout": np.eye(3)}, "64 features; got 3"),
+    ],
+)
+def test_options_that_do_not_fit_are_told(fitted, digits, options, part):
+    with pytest.raises(ValueError, match=part):
+        fitted.report(digits, **options)
+
+
+def test_a_report_needs_a_certificate(digits):
+    with pytest.raises(ValueError, match="with a certificate; got PCA"):
+        report(PCA(2).fit(digits), digits)
+
+
+def test_notebooks_show_the_certificate_once_it_is_there(fitted):
+    shown = fitted._repr_mimebundle_()
+    assert shown["text/html"] == fitted._repr_html_()
+    assert "isoproj-report" in shown["text/html"]
+    assert "isoproj-report" not in NearIsometricProjection(2)._repr_html_()
+
+
+def test_without_jinja_notebooks_show_what_scikit_learn_shows(fitted, monkeypatch):
+    from isoproj.reporting import document
+
+    document._environment.cache_clear()
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    assert "isoproj-report" not in fitted._repr_html_()
+    with pytest.raises(ImportError, match=r"isoproj\[report\]"):
+        fitted.report().html()
+    document._environment.cache_clear()
+
+
+def test_a_report_is_saved_by_its_ending(made, tmp_path):
+    for name in ("r.html", "r.md", "r.json"):
+        made.save(tmp_path / name)
+    assert (tmp_path / "r.html").read_text().startswith("<!doctype html>")
+    assert Report(json.loads((tmp_path / "r.json").read_text())).html() == made.html()
+    with pytest.raises(ValueError, match=r"\.html, \.md or \.json; got"):
+        made.save(tmp_path / "r.pdf")
+
+
+def test_a_loaded_model_shows_how_it_converged(fitted, digits, tmp_path):
+    fitted.save(tmp_path / "m.isoproj")
+    back = NearIsometricProjection.load(tmp_path / "m.isoproj")
+    assert (
+        back.report(digits).to_dict()["history"]
+        == (fitted.report(digits).to_dict()["history"])
+    )
+    assert "How the bounds met" in back.report().html()
