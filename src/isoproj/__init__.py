@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from isoproj.auditing import AuditResult, audit
     from isoproj.certificate import Certificate
     from isoproj.certify import verify
+    from isoproj.engines.cluster import DaskEngine
     from isoproj.estimators.near_isometric import NearIsometricProjection
     from isoproj.experiments.compare import compare
 
 __all__ = [
     "AuditResult",
     "Certificate",
+    "DaskEngine",
     "NearIsometricProjection",
     "__version__",
     "audit",
@@ -30,6 +32,7 @@ __all__ = [
 _HOMES = {
     "AuditResult": "isoproj.auditing",
     "Certificate": "isoproj.certificate",
+    "DaskEngine": "isoproj.engines.cluster",
     "NearIsometricProjection": "isoproj.estimators.near_isometric",
     "audit": "isoproj.auditing",
     "compare": "isoproj.experiments.compare",

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from isoproj._spectral import Array, Indices
 from isoproj._threads import n_threads, one_blas_thread, threaded_map
-from isoproj.engines.base import Engine, ThreadEngine, Visitor
+from isoproj.engines.base import Engine, Visitor, chosen
 from isoproj.pairs import PairSet
 from isoproj.points import Points, squared_lengths
 from isoproj.sieve import BLOCK_ROWS, Screens, Sieve
@@ -103,7 +103,7 @@ class PairSearch:
         self._dtype = np.dtype(np.float64 if small else np.float32)
         self._extra = np.empty((0, 2), dtype=np.intp)
         self._kept: list[NDArray[Any]] = []
-        self._engine = engine or ThreadEngine()
+        self._engine = chosen(engine)
         self._pool = np.empty(0, dtype=np.intp)
         self.n_searches = 0
         self._sifts = False

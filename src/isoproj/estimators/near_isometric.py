@@ -18,6 +18,7 @@ from isoproj._spectral import Array, Indices
 from isoproj._validation import Rows, check_map
 from isoproj.certificate import Certificate
 from isoproj.certify import certify
+from isoproj.engines.base import Engine, chosen
 from isoproj.estimators.base import (
     LinearProjection,
     check_positive,
@@ -29,6 +30,7 @@ from isoproj.exceptions import FormatError
 from isoproj.pairs import PairSet, prepare_pairs
 from isoproj.points import Points
 from isoproj.problem import pose
+from isoproj.search import PairSearch
 from isoproj.solvers.base import (
     SolveResult,
     Status,
@@ -86,6 +88,13 @@ class NearIsometricProjection(LinearProjection):
         none.
     verbose : int, default=0
         1 writes a line per iteration to standard error.
+    memory_limit : float, default=2e9
+        Bytes that ``"minimax"`` may fill with distances it would need again. Beyond,
+        it rules out most pairs from a few coordinates instead; all else it holds
+        grows with the size of ``X`` alone.
+    engine : Engine or None, default=None
+        Where pairs are looked at: ``DaskEngine(client)`` for a cluster; None means
+        threads of this process. The result does not depend on it.
 
     Attributes
     ----------
@@ -141,6 +150,8 @@ class NearIsometricProjection(LinearProjection):
         time_limit: float | None = None,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
+        memory_limit: float = 2e9,
+        engine: Engine | None = None,
     ) -> None:
         self.n_components = n_components
         self.solver = solver
@@ -153,6 +164,8 @@ class NearIsometricProjection(LinearProjection):
         self.time_limit = time_limit
         self.random_state = random_state
         self.verbose = verbose
+        self.memory_limit = memory_limit
+        self.engine = engine
 
     def fit(self, X: ArrayLike | Rows, y: object = None) -> Self:  # noqa: ARG002
         """Learn the projection and certify it.
@@ -189,6 +202,7 @@ class NearIsometricProjection(LinearProjection):
             result.weights,
             n_rows=rows.shape[0],
             spectral=pairs.n_pairs <= _LARGEST_DENSE and self.solver == "dual_ascent",
+            engine=self.engine,
         )
         self._adopt(certificate)
         self.status_ = result.status
@@ -307,6 +321,14 @@ class NearIsometricProjection(LinearProjection):
         check_positive("max_iter", self.max_iter, integral=True)
         check_positive("time_limit", self.time_limit, integral=False)
         check_random_state(self.random_state)
+        chosen(self.engine)
+        limit: object = self.memory_limit
+        if not isinstance(limit, float | int | np.number) or not limit >= 0.0:
+            msg = (
+                "memory_limit must be a number of bytes, 0 or more; "
+                f"got {self.memory_limit!r}. Use 2e9."
+            )
+            raise ValueError(msg)
         for name in ("verbose", "warm_start"):
             value = getattr(self, name)
             if not isinstance(value, bool | int | np.integer):
@@ -334,6 +356,12 @@ class NearIsometricProjection(LinearProjection):
                 n_restarts=self.n_restarts,
                 start=self._start(points, last),
                 known_pairs=_still_pairs(points, last),
+                search=PairSearch(
+                    points,
+                    pairs,
+                    memory_limit=float(self.memory_limit),
+                    engine=self.engine,
+                ),
                 seed=int(random.randint(2**31 - 1)),
                 **options,
             )

@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike
 from isoproj._spectral import Array, Indices
 from isoproj._validation import Rows, as_dense, check_map, check_points
 from isoproj.auditing import AuditResult, audit
+from isoproj.leaders import exact_losses
 from isoproj.pairs import prepare_pairs
 from isoproj.plot._style import COLOURS, FLOOR, axes_or_new, colour_of, tidy
 from isoproj.points import Points
-from isoproj.scan import exact_losses
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
