@@ -41,6 +41,7 @@ ROOMS = [
     "solvers.grassmann",
     "solvers.tight",
     "solvers.working_set",
+    "solvers.pool",
     "solvers.minimax",
     "solvers.guaranteed",
     "solvers.extremes",

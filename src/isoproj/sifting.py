@@ -170,10 +170,10 @@ def find_worst(
     with chosen(engine).opened(points, sweep) as run:
         # The level is the same for all stripes of a round, so that the effort does
         # not depend on which stripe came first.
-        for chosen in (starts[is_first], starts[~is_first]):
-            if chosen.size:
+        for stripes in (starts[is_first], starts[~is_first]):
+            if stripes.size:
                 level = min(most, 1.0 - leaders.floor)
-                part = run([(int(start), level) for start in chosen], told)
+                part = run([(int(start), level) for start in stripes], told)
                 leaders = leaders.joined(part.leaders.values, part.leaders.pairs)
     return WorstPairs(*leaders.settled(points, components), effort)
 

@@ -10,12 +10,15 @@ tight pairs (``solvers.tight``), which removes what smoothing left.
 The relaxation is convex, so its gap goes to zero with work (``tol``). The gap between
 basis and bound may stay open: the relaxation is not always tight, and local search
 promises a local optimum only.
+
+Where a search of all pairs takes seconds, both sides are solved on a pool of pairs that
+few searches of all pairs enlarge (``solvers.pool``).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -32,6 +35,7 @@ from isoproj.solvers.base import (
     Status,
     Stopped,
 )
+from isoproj.solvers.pool import Pool
 from isoproj.solvers.relaxation import Relaxation, solve_relaxation
 from isoproj.solvers.tight import finish
 from isoproj.solvers.working_set import WorkingSet, cooled, leading
@@ -51,6 +55,9 @@ _EXCESS = 1e-5
 # Polishing ends when a round gains less.
 _GAIN = 2e-5
 _SMALL_BASIS = 9_000
+# Searches of all pairs, at most, that a side solved on a pool may ask for.
+_POOLED_ROUNDS = 12
+_UNLIMITED = 10**9
 
 
 @dataclass(slots=True, eq=False)
@@ -162,19 +169,13 @@ def minimax(
         weights=np.full(codes.size, 1.0 / codes.size),
     )
     try:
-        relaxation = _solve_lower(search, k, tol, progress)
-        codes = relaxation.codes
+        known = np.empty(0, dtype=np.intp)
         if known_pairs is not None:
-            known = np.sort(known_pairs, axis=1) @ np.array([points.n_points, 1])
-            codes = np.union1d(codes, known)
-        if n_restarts is None:
-            n_restarts = _N_RESTARTS if search.n_pairs <= _SOME and k <= _LOOSE else 0
-        given = None if start is None else orthonormal(start)
-        starts = [leading(relaxation.factor, k)]
-        starts += [principal] if n_restarts else []
-        for _ in range(n_restarts):
-            starts.append(orthonormal(rng.standard_normal((points.n_dims, k))))
-        _solve_upper(search, starts, given, codes, progress, rng)
+            known = search.encode(np.sort(known_pairs, axis=1))
+        if search.is_slow and search.n_pairs > _FEW:
+            _solve_pooled(search, start, known, tol, progress, rng)
+        else:
+            _solve_searching(search, start, known, tol, n_restarts, progress, rng)
         status = _final_status(search, progress, k, tol)
     except Stopped as stop:
         status = stop.status
@@ -188,6 +189,44 @@ def minimax(
         history=tuple(progress.journal.history),
         factor=progress.factor,
     )
+
+
+def _solve_searching(
+    search: PairSearch,
+    start: Array | None,
+    known: Indices,
+    tol: float,
+    n_restarts: int | None,
+    progress: _Progress,
+    rng: np.random.Generator,
+) -> None:
+    """Solve both sides with a search of all pairs whenever one is useful."""
+    n_dims, k = progress.basis.shape
+    relaxation = _solve_lower(search, k, tol, progress)
+    if n_restarts is None:
+        n_restarts = _N_RESTARTS if search.n_pairs <= _SOME and k <= _LOOSE else 0
+    given = None if start is None else orthonormal(start)
+    starts = [leading(relaxation.factor, k)]
+    starts += [np.eye(n_dims, k)] if n_restarts else []
+    for _ in range(n_restarts):
+        starts.append(orthonormal(rng.standard_normal((n_dims, k))))
+    codes = np.union1d(relaxation.codes, known)
+    _solve_upper(search, starts, given, codes, progress, rng)
+
+
+def _solve_pooled(
+    search: PairSearch,
+    start: Array | None,
+    known: Indices,
+    tol: float,
+    progress: _Progress,
+    rng: np.random.Generator,
+) -> None:
+    """Solve both sides with few searches of all pairs."""
+    pool = Pool.begin(search, progress.basis, rng)
+    pool.codes = np.union1d(pool.codes, known)
+    relaxation = _solve_lower_pooled(pool, progress.basis.shape[1], tol, progress)
+    _solve_upper_pooled(pool, relaxation, start, tol, progress, rng)
 
 
 def _final_status(
@@ -227,6 +266,60 @@ def _solve_lower(
     return relaxation
 
 
+def _solve_lower_pooled(
+    pool: Pool, k: int, tol: float, progress: _Progress
+) -> Relaxation:
+    """Solve the relaxation on the pool until no pair outside violates it."""
+    relaxation: Relaxation | None = None
+    for _ in range(_POOLED_ROUNDS):
+        relaxation = solve_relaxation(
+            pool.inside(),
+            k,
+            tol=0.3 * tol,
+            start=relaxation,
+            callback=lambda *_: progress.journal.clock.is_over,
+        )
+        relaxed = pool.enlarge(relaxation.factor, relaxation.relaxed)
+        progress.see_relaxation(replace(relaxation, relaxed=relaxed))
+        progress.tell(pool.codes.size)
+        if relaxed <= progress.lower * (1.0 + tol):
+            break
+    assert relaxation is not None
+    return relaxation
+
+
+def _solve_upper_pooled(
+    pool: Pool,
+    relaxation: Relaxation,
+    given: Array | None,
+    tol: float,
+    progress: _Progress,
+    rng: np.random.Generator,
+) -> None:
+    """Search on the pool until the worst of all pairs is inside it."""
+    k = progress.basis.shape[1]
+    basis = leading(relaxation.factor, k)
+    temperatures: tuple[float, ...] = _TEMPERATURES
+    if given is not None:
+        basis, temperatures = orthonormal(given), _TEMPERATURES[-3:]
+    for _ in range(_POOLED_ROUNDS):
+        inside = pool.inside()
+        own = replace(
+            progress,
+            journal=Journal(progress.journal.clock, _UNLIMITED, None),
+            distortion=math.inf,
+        )
+        known, count = _first_set(inside, basis, relaxation.codes, rng)
+        _anneal(known, basis, count, temperatures, own)
+        _polish(known, own.basis, count, own)
+        overall = pool.enlarge(own.basis, own.distortion)
+        progress.see_basis(own.basis, overall)
+        progress.tell(pool.codes.size)
+        if overall <= own.distortion * (1.0 + 0.1 * tol):
+            break
+        basis, temperatures = own.basis, _TEMPERATURES[-3:]
+
+
 def _see(search: PairSearch, basis: Array, progress: _Progress) -> None:
     """Measure a basis on all pairs."""
     weakest = search.weakest(basis, 0.0)
@@ -242,19 +335,7 @@ def _solve_upper(
     rng: np.random.Generator,
 ) -> None:
     """Search from every start, then polish the best to a local optimum of the max."""
-    k = starts[0].shape[1]
-    # Small k leave more pairs near the worst. A set too small to hold them makes the
-    # search go round in circles, and pairs are cheap beside the points they join.
-    count = min(4000, max(2000, 20_000 // k))
-    if search.n_pairs <= _FEW:
-        first = search.sample(_FEW * _FEW, rng)
-    else:
-        lowest = search.lowest(starts[0], count // 2).codes
-        sample = search.sample(count // 2, rng)
-        # The bad pairs of one basis alone would mislead the hot stages, whose
-        # smoothed maximum is close to an average over all pairs.
-        first = np.unique(np.concatenate([codes, lowest, sample]))
-    known = WorkingSet(search, first)
+    known, count = _first_set(search, starts[0], codes, rng)
     for start in starts:
         _anneal(known, start, count, _TEMPERATURES, progress)
     if given is not None:
@@ -262,6 +343,25 @@ def _solve_upper(
         _see(search, given, progress)
         _anneal(known, given, count, _TEMPERATURES[-3:], progress)
     _polish(known, progress.basis, count, progress)
+
+
+def _first_set(
+    search: PairSearch, start: Array, codes: Indices, rng: np.random.Generator
+) -> tuple[WorkingSet, int]:
+    """Return the pairs to begin with, and how many may be added at once."""
+    k = start.shape[1]
+    # Small k leave more pairs near the worst. A set too small to hold them makes the
+    # search go round in circles, and pairs are cheap beside the points they join.
+    count = min(4000, max(2000, 20_000 // k))
+    if search.n_pairs <= _FEW:
+        first = search.sample(_FEW * _FEW, rng)
+    else:
+        lowest = search.lowest(start, count // 2).codes
+        sample = search.sample(count // 2, rng)
+        # The bad pairs of one basis alone would mislead the hot stages, whose
+        # smoothed maximum is close to an average over all pairs.
+        first = np.unique(np.concatenate([codes, lowest, sample]))
+    return WorkingSet(search, first), count
 
 
 def _anneal(
