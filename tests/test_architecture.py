@@ -42,6 +42,7 @@ ROOMS = [
     "solvers.tight",
     "solvers.working_set",
     "solvers.pool",
+    "solvers.checkpoint",
     "solvers.minimax",
     "solvers.guaranteed",
     "solvers.extremes",

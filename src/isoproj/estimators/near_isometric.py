@@ -17,7 +17,7 @@ from isoproj._container import read_container, write_container
 from isoproj._spectral import Array, Indices
 from isoproj._validation import Rows, check_map
 from isoproj.certificate import Certificate
-from isoproj.certify import certify
+from isoproj.certify import certify, data_fingerprint
 from isoproj.engines.base import Engine, chosen
 from isoproj.estimators.base import (
     LinearProjection,
@@ -37,6 +37,7 @@ from isoproj.solvers.base import (
     history_of_table,
     history_table,
 )
+from isoproj.solvers.checkpoint import Checkpoint
 from isoproj.solvers.dual_ascent import dual_ascent
 from isoproj.solvers.minimax import minimax
 
@@ -88,6 +89,10 @@ class NearIsometricProjection(LinearProjection):
         none.
     verbose : int, default=0
         1 writes a line per iteration to standard error.
+    checkpoint : path-like or None, default=None
+        File in which ``"minimax"`` keeps its state after every round, written whole or
+        not at all. A fit that was killed goes on from there when started again, with
+        the same result as if nothing had happened.
     memory_limit : float, default=2e9
         Bytes that ``"minimax"`` may fill with distances it would need again. Beyond,
         it rules out most pairs from a few coordinates instead; all else it holds
@@ -150,6 +155,7 @@ class NearIsometricProjection(LinearProjection):
         time_limit: float | None = None,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
+        checkpoint: str | os.PathLike[str] | None = None,
         memory_limit: float = 2e9,
         engine: Engine | None = None,
     ) -> None:
@@ -164,6 +170,7 @@ class NearIsometricProjection(LinearProjection):
         self.time_limit = time_limit
         self.random_state = random_state
         self.verbose = verbose
+        self.checkpoint = checkpoint
         self.memory_limit = memory_limit
         self.engine = engine
 
@@ -322,6 +329,9 @@ class NearIsometricProjection(LinearProjection):
         check_positive("time_limit", self.time_limit, integral=False)
         check_random_state(self.random_state)
         chosen(self.engine)
+        if not isinstance(self.checkpoint, str | os.PathLike | None):
+            msg = f"checkpoint must be a path or None; got {self.checkpoint!r}."
+            raise ValueError(msg)  # noqa: TRY004 - scikit-learn's convention
         limit: object = self.memory_limit
         if not isinstance(limit, float | int | np.number) or not limit >= 0.0:
             msg = (
@@ -356,6 +366,7 @@ class NearIsometricProjection(LinearProjection):
                 n_restarts=self.n_restarts,
                 start=self._start(points, last),
                 known_pairs=_still_pairs(points, last),
+                checkpoint=self._checkpoint(points, pairs),
                 search=PairSearch(
                     points,
                     pairs,
@@ -372,6 +383,18 @@ class NearIsometricProjection(LinearProjection):
             )
             raise ValueError(msg)
         return dual_ascent(pose(points, pairs, int(self.n_components)), **options)
+
+    def _checkpoint(self, points: Points, pairs: PairSet) -> Checkpoint | None:
+        if self.checkpoint is None:
+            return None
+        identity = {
+            "data": data_fingerprint(points.rows),
+            "n_pairs": pairs.n_pairs,
+            "n_components": int(self.n_components),
+            "tol": float(self.tol),
+            "random_state": repr(self.random_state),
+        }
+        return Checkpoint(self.checkpoint, identity)
 
     def _start(self, points: Points, last: Certificate | None) -> Array | None:
         """Return the basis to start from besides the solver's own, if any."""

@@ -18,10 +18,12 @@ few searches of all pairs enlarge (``solvers.pool``).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from isoproj._container import Header, Tensors
 from isoproj._spectral import Array, Indices, orthonormal, top_eigenpairs
 from isoproj._threads import single_blas_thread
 from isoproj.pairs import PairSet
@@ -33,8 +35,10 @@ from isoproj.solvers.base import (
     Monitor,
     SolveResult,
     Status,
+    Step,
     Stopped,
 )
+from isoproj.solvers.checkpoint import Checkpoint
 from isoproj.solvers.pool import Pool
 from isoproj.solvers.relaxation import Relaxation, solve_relaxation
 from isoproj.solvers.tight import finish
@@ -109,6 +113,7 @@ def minimax(
     seed: int = 0,
     monitor: Monitor | None = None,
     search: PairSearch | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> SolveResult:
     """Find a basis and dual weights whose values are close together.
 
@@ -139,6 +144,9 @@ def minimax(
         Called with every ``Step``.
     search : PairSearch or None
         Of these points and pairs, if one is at hand.
+    checkpoint : Checkpoint or None
+        Where the state is kept after every search of all pairs. A solve goes on from
+        there; it works on a pool of pairs, as where distances do not fit the memory.
 
     Returns
     -------
@@ -172,8 +180,8 @@ def minimax(
         known = np.empty(0, dtype=np.intp)
         if known_pairs is not None:
             known = search.encode(np.sort(known_pairs, axis=1))
-        if search.is_slow and search.n_pairs > _FEW:
-            _solve_pooled(search, start, known, tol, progress, rng)
+        if checkpoint is not None or (search.is_slow and search.n_pairs > _FEW):
+            _solve_pooled(search, start, known, tol, progress, rng, checkpoint)
         else:
             _solve_searching(search, start, known, tol, n_restarts, progress, rng)
         status = _final_status(search, progress, k, tol)
@@ -221,12 +229,142 @@ def _solve_pooled(
     tol: float,
     progress: _Progress,
     rng: np.random.Generator,
+    checkpoint: Checkpoint | None,
 ) -> None:
-    """Solve both sides with few searches of all pairs."""
-    pool = Pool.begin(search, progress.basis, rng)
-    pool.codes = np.union1d(pool.codes, known)
-    relaxation = _solve_lower_pooled(pool, progress.basis.shape[1], tol, progress)
-    _solve_upper_pooled(pool, relaxation, start, tol, progress, rng)
+    """Solve both sides with few searches of all pairs, saved after each."""
+    stored = None if checkpoint is None else checkpoint.load()
+    if stored is None:
+        pool = Pool.begin(search, progress.basis, rng)
+        pool.codes = np.union1d(pool.codes, known)
+        state = _Pooled(pool, start)
+    else:
+        state = _Pooled.restored(search, progress, rng, *stored)
+    while state.stage != "done":
+        if state.stage == "lower":
+            state.solve_lower(tol, progress)
+        else:
+            state.solve_upper(tol, progress, rng)
+        # What a limit has cut short is not what a run without it would have found.
+        is_whole = not progress.journal.clock.is_over
+        try:
+            progress.tell(state.pool.codes.size)
+        finally:
+            if checkpoint is not None and is_whole:
+                checkpoint.save(*state.parts(progress, rng))
+
+
+@dataclass(slots=True, eq=False)
+class _Pooled:
+    """A solve on a pool of pairs, between two searches of all pairs."""
+
+    pool: Pool
+    start: Array | None
+    stage: str = "lower"
+    n_rounds: int = 0
+    relaxation: Relaxation | None = None
+
+    def solve_lower(self, tol: float, progress: _Progress) -> None:
+        """Solve the relaxation on the pool, and look for pairs that violate it."""
+        k = progress.basis.shape[1]
+        relaxation = solve_relaxation(
+            self.pool.inside(),
+            k,
+            tol=0.3 * tol,
+            start=self.relaxation,
+            callback=lambda *_: progress.journal.clock.is_over,
+        )
+        relaxed = self.pool.enlarge(relaxation.factor, relaxation.relaxed)
+        progress.see_relaxation(replace(relaxation, relaxed=relaxed))
+        self.relaxation = relaxation
+        self.n_rounds += 1
+        if relaxed <= progress.lower * (1.0 + tol) or self.n_rounds == _POOLED_ROUNDS:
+            self.stage, self.n_rounds = "upper", 0
+
+    def solve_upper(
+        self, tol: float, progress: _Progress, rng: np.random.Generator
+    ) -> None:
+        """Search for a basis on the pool, and look for pairs that lose more."""
+        assert self.relaxation is not None
+        temperatures: tuple[float, ...] = _TEMPERATURES
+        basis = leading(self.relaxation.factor, progress.basis.shape[1])
+        if self.start is not None:
+            basis, temperatures = orthonormal(self.start), _TEMPERATURES[-3:]
+        inside = self.pool.inside()
+        own = replace(
+            progress,
+            journal=Journal(progress.journal.clock, _UNLIMITED, None),
+            distortion=math.inf,
+        )
+        known, count = _first_set(inside, basis, self.relaxation.codes, rng)
+        _anneal(known, basis, count, temperatures, own)
+        _polish(known, own.basis, count, own)
+        overall = self.pool.enlarge(own.basis, own.distortion)
+        progress.see_basis(own.basis, overall)
+        self.start = own.basis
+        self.n_rounds += 1
+        inside_pool = overall <= own.distortion * (1.0 + 0.1 * tol)
+        if inside_pool or self.n_rounds == _POOLED_ROUNDS:
+            self.stage = "done"
+
+    def parts(
+        self, progress: _Progress, rng: np.random.Generator
+    ) -> tuple[dict[str, Any], dict[str, Array | Indices]]:
+        """Return all that a restarted solve needs, as a dict and named arrays."""
+        assert self.relaxation is not None
+        relaxation = self.relaxation
+        state = {
+            "stage": self.stage,
+            "n_rounds": self.n_rounds,
+            "n_iter": relaxation.n_iter,
+            "rng": rng.bit_generator.state,
+            "history": [asdict(step) for step in progress.journal.history],
+        }
+        arrays: dict[str, Array | Indices | None] = {
+            "pool": self.pool.codes,
+            "start": self.start,
+            "relaxation_codes": relaxation.codes,
+            "relaxation_weights": relaxation.weights,
+            "relaxation_factor": relaxation.factor,
+            "relaxation_values": np.array([relaxation.lower, relaxation.relaxed]),
+            "basis": progress.basis,
+            "codes": progress.codes,
+            "weights": progress.weights,
+            "factor": progress.factor,
+            "values": np.array([progress.distortion, progress.lower, progress.relaxed]),
+        }
+        return state, {n: a for n, a in arrays.items() if a is not None}
+
+    @staticmethod
+    def restored(
+        search: PairSearch,
+        progress: _Progress,
+        rng: np.random.Generator,
+        state: Header,
+        arrays: Tensors,
+    ) -> _Pooled:
+        """Return the solve that ``parts`` took apart; progress and ``rng`` too."""
+        rng.bit_generator.state = state["rng"]
+        progress.journal.history.extend(Step(**step) for step in state["history"])
+        progress.basis, progress.factor = arrays["basis"], arrays.get("factor")
+        progress.codes, progress.weights = arrays["codes"], arrays["weights"]
+        values = [float(value) for value in arrays["values"]]
+        progress.distortion, progress.lower, progress.relaxed = values
+        lower, relaxed = (float(value) for value in arrays["relaxation_values"])
+        relaxation = Relaxation(
+            arrays["relaxation_codes"],
+            arrays["relaxation_weights"],
+            arrays["relaxation_factor"],
+            lower,
+            relaxed,
+            int(state["n_iter"]),
+        )
+        return _Pooled(
+            Pool(search, arrays["pool"]),
+            arrays.get("start"),
+            str(state["stage"]),
+            int(state["n_rounds"]),
+            relaxation,
+        )
 
 
 def _final_status(
@@ -264,60 +402,6 @@ def _solve_lower(
     _see(search, leading(relaxation.factor, k), progress)
     progress.tell(relaxation.codes.size)
     return relaxation
-
-
-def _solve_lower_pooled(
-    pool: Pool, k: int, tol: float, progress: _Progress
-) -> Relaxation:
-    """Solve the relaxation on the pool until no pair outside violates it."""
-    relaxation: Relaxation | None = None
-    for _ in range(_POOLED_ROUNDS):
-        relaxation = solve_relaxation(
-            pool.inside(),
-            k,
-            tol=0.3 * tol,
-            start=relaxation,
-            callback=lambda *_: progress.journal.clock.is_over,
-        )
-        relaxed = pool.enlarge(relaxation.factor, relaxation.relaxed)
-        progress.see_relaxation(replace(relaxation, relaxed=relaxed))
-        progress.tell(pool.codes.size)
-        if relaxed <= progress.lower * (1.0 + tol):
-            break
-    assert relaxation is not None
-    return relaxation
-
-
-def _solve_upper_pooled(
-    pool: Pool,
-    relaxation: Relaxation,
-    given: Array | None,
-    tol: float,
-    progress: _Progress,
-    rng: np.random.Generator,
-) -> None:
-    """Search on the pool until the worst of all pairs is inside it."""
-    k = progress.basis.shape[1]
-    basis = leading(relaxation.factor, k)
-    temperatures: tuple[float, ...] = _TEMPERATURES
-    if given is not None:
-        basis, temperatures = orthonormal(given), _TEMPERATURES[-3:]
-    for _ in range(_POOLED_ROUNDS):
-        inside = pool.inside()
-        own = replace(
-            progress,
-            journal=Journal(progress.journal.clock, _UNLIMITED, None),
-            distortion=math.inf,
-        )
-        known, count = _first_set(inside, basis, relaxation.codes, rng)
-        _anneal(known, basis, count, temperatures, own)
-        _polish(known, own.basis, count, own)
-        overall = pool.enlarge(own.basis, own.distortion)
-        progress.see_basis(own.basis, overall)
-        progress.tell(pool.codes.size)
-        if overall <= own.distortion * (1.0 + 0.1 * tol):
-            break
-        basis, temperatures = own.basis, _TEMPERATURES[-3:]
 
 
 def _see(search: PairSearch, basis: Array, progress: _Progress) -> None:
