@@ -193,3 +193,15 @@ def test_one_pair_and_two_points_lose_nothing():
     points, pairs = prepare_pairs(np.eye(4), np.array([[0, 1]]), rotate=True)
     result = minimax(points, pairs, 2)
     assert result.history[-1].distortion <= 1e-6
+
+
+def test_a_fit_without_room_for_distances_is_as_good():
+    rows = cloud(31, 160, 30) * 0.9 ** np.arange(30)
+    roomy = NearIsometricProjection(4, random_state=0, n_restarts=0).fit(rows)
+    tight = NearIsometricProjection(4, random_state=0, memory_limit=0).fit(rows)
+    assert tight.lower_bound_ == pytest.approx(roomy.lower_bound_, rel=2e-3)
+    assert tight.distortion_ <= 1.03 * roomy.distortion_
+    assert tight.lower_bound_ <= tight.distortion_
+    last = tight.history_[-1]
+    assert last.relaxed <= last.lower_bound * (1 + 1e-3)
+    verify(tight.certificate_, rows)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from isoproj.auditing import AuditResult, audit
     from isoproj.certificate import Certificate
     from isoproj.certify import verify
+    from isoproj.engines.cluster import DaskEngine
     from isoproj.estimators.guaranteed_pca import GuaranteedPCA
     from isoproj.estimators.near_isometric import NearIsometricProjection
     from isoproj.experiments.compare import compare
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AuditResult",
     "Certificate",
+    "DaskEngine",
     "GuaranteedPCA",
     "NearIsometricProjection",
     "Report",
@@ -35,6 +37,7 @@ __all__ = [
 _HOMES = {
     "AuditResult": "isoproj.auditing",
     "Certificate": "isoproj.certificate",
+    "DaskEngine": "isoproj.engines.cluster",
     "GuaranteedPCA": "isoproj.estimators.guaranteed_pca",
     "NearIsometricProjection": "isoproj.estimators.near_isometric",
     "Report": "isoproj.reporting.document",

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from isoproj.certificate import Certificate
+from typing import Any
 
 __all__ = [
     "ClaimError",
@@ -39,7 +36,7 @@ class InfeasibleError(IsoprojError, ValueError):
         The best projection found and the proof of what any must lose.
     """
 
-    def __init__(self, message: str, certificate: Certificate) -> None:
+    def __init__(self, message: str, certificate: Any) -> None:  # noqa: ANN401
         super().__init__(message)
         self.certificate = certificate
 

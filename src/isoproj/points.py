@@ -14,7 +14,7 @@ from isoproj._spectral import Array, Indices, orthonormal
 from isoproj._threads import n_threads, single_blas_thread, threaded_map
 from isoproj._validation import Rows, as_dense, is_sparse
 
-__all__ = ["Frame", "Points", "first_copies", "squared_lengths"]
+__all__ = ["Frame", "Points", "first_copies", "squared_lengths", "times"]
 
 Words = NDArray[np.uint64]
 
@@ -335,7 +335,7 @@ def _span_of_dense(rows: Rows, exponent: int) -> tuple[Array, Frame, float]:
     else:
         directions = scipy.linalg.eigh(_second_moment(centred))[1][:, ::-1]
     # Rotating row by row keeps small rows accurate relative to their own size.
-    coordinates = _times(centred, directions)
+    coordinates = times(centred, directions)
     keep = _occupied(coordinates, centred)
     kept = np.ascontiguousarray(coordinates[:, keep])
     return kept, Frame(directions[:, keep], None, None, frame.mean), 0.0
@@ -355,15 +355,35 @@ def _second_moment(centred: Array) -> Array:
     return np.asarray(total)
 
 
-def _times(centred: Array, directions: Array) -> Array:
-    """Return ``centred @ directions``, threaded over chunks of rows."""
-    out = np.empty((centred.shape[0], directions.shape[1]))
+def times(rows: Array, directions: Array) -> Array:
+    """Return ``rows @ directions``, threaded over chunks of rows.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_rows, n_dims)
+        Points.
+    directions : ndarray of shape (n_dims, s)
+        Columns.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, s)
+        The same for any number of threads.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj.points import times
+    >>> times(np.eye(2), np.array([[1.0], [2.0]])).tolist()
+    [[1.0], [2.0]]
+    """
+    out = np.empty((rows.shape[0], directions.shape[1]))
 
     def fill(start: int) -> None:
         stop = start + _CHUNK
-        np.matmul(centred[start:stop], directions, out=out[start:stop])
+        np.matmul(rows[start:stop], directions, out=out[start:stop])
 
-    for _ in threaded_map(fill, range(0, centred.shape[0], _CHUNK), n_threads()):
+    for _ in threaded_map(fill, range(0, rows.shape[0], _CHUNK), n_threads()):
         pass
     return out
 

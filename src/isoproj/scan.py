@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from isoproj._spectral import Array, Indices
 from isoproj._threads import n_threads, threaded_map
-from isoproj.engines.base import Engine, ThreadEngine, Visitor
+from isoproj.engines.base import Engine, Visitor, chosen
 from isoproj.leaders import Leaders, exact_losses
 from isoproj.pairs import PairSet
 from isoproj.points import Points
@@ -132,7 +132,7 @@ def summarise(
         if progress is not None:
             progress(n_done, pairs.n_pairs)
 
-    with (engine or ThreadEngine()).opened(points, sweep) as run:
+    with chosen(engine).opened(points, sweep) as run:
         tally = run(sweep.tasks(points), told)
     return tally.summary(*tally.losers.settled(points, components))
 

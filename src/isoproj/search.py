@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from isoproj._spectral import Array, Indices
 from isoproj._threads import n_threads, one_blas_thread, threaded_map
-from isoproj.engines.base import Engine, ThreadEngine, Visitor
+from isoproj.engines.base import Engine, Visitor, chosen
 from isoproj.pairs import PairSet
-from isoproj.points import Points, squared_lengths
+from isoproj.points import Points, squared_lengths, times
 from isoproj.sieve import BLOCK_ROWS, Screens, Sieve
 
 __all__ = ["PairSearch", "Weakest"]
@@ -75,6 +75,8 @@ class PairSearch:
     ----------
     n_searches : int
         Searches of all pairs so far.
+    is_slow : bool
+        Whether a search takes seconds: distances did not fit the memory.
 
     Examples
     --------
@@ -103,10 +105,10 @@ class PairSearch:
         self._dtype = np.dtype(np.float64 if small else np.float32)
         self._extra = np.empty((0, 2), dtype=np.intp)
         self._kept: list[NDArray[Any]] = []
-        self._engine = engine or ThreadEngine()
+        self._engine = chosen(engine)
         self._pool = np.empty(0, dtype=np.intp)
         self.n_searches = 0
-        self._sifts = False
+        self.is_slow = False
         if pairs.listed is not None:
             self._extra = pairs.listed
         elif pairs.n_pairs * self._dtype.itemsize < memory_limit:
@@ -114,13 +116,19 @@ class PairSearch:
             with one_blas_thread():
                 self._keep_blocks()
         else:
-            self._sifts = True
+            self.is_slow = True
         inverse = _inverse_squares(self.coordinates, self._extra)
         # Rotation rounded some gaps to nothing: they have no direction to work with,
         # and the exact scan at the end judges them on the data itself.
         self._extra = self._extra[np.isfinite(inverse)]
         self._extra_inverse = inverse[np.isfinite(inverse)]
         sampled = self.decode(self.sample(_SAMPLE, np.random.default_rng(0)))
+        # Listed pairs may join few of the points; only those need mapping.
+        self._rows, self._labels = self.coordinates, np.arange(points.n_points)
+        if pairs.listed is not None:
+            used = np.unique(self._extra)
+            self._rows = self.coordinates[used]
+            self._labels = np.cumsum(np.bincount(used, minlength=points.n_points)) - 1
         self._sampled = sampled, _inverse_squares(self.coordinates, sampled)
 
     def decode(self, codes: Indices) -> Indices:
@@ -174,7 +182,7 @@ class PairSearch:
             At least one pair.
         """
         with one_blas_thread():
-            mapped = self.coordinates @ factor
+            mapped = times(self._rows, factor)
             if self.n_pairs > _SMALL:
                 # Collecting millions of pairs to keep thousands would cost more than
                 # the search itself.
@@ -185,7 +193,7 @@ class PairSearch:
             if self._kept:
                 parts += self._among_blocks(mapped.astype(self._dtype), level)
         self.n_searches += 1
-        if self._sifts:
+        if self.is_slow:
             parts.append(self._sifted(factor, mapped, level, most))
         codes = np.concatenate([part[0] for part in parts])
         retained = np.concatenate([part[1] for part in parts])
@@ -213,7 +221,8 @@ class PairSearch:
         Weakest
             At least one pair, at most ``count``.
         """
-        level = self._sampled_level(self.coordinates @ factor, count)
+        with one_blas_thread():
+            level = self._sampled_level(times(self._rows, factor), count)
         return self.weakest(factor, level, most=count)
 
     def _sampled_level(self, mapped: Array, count: int) -> float:
@@ -222,11 +231,12 @@ class PairSearch:
         if share >= 1.0:
             return math.inf
         pairs, inverse = self._sampled
-        return float(np.quantile(_squares(mapped, pairs) * inverse, share))
+        squares = _squares(mapped, self._labels[pairs])
+        return float(np.quantile(squares * inverse, share))
 
     def _among_extra(self, mapped: Array, level: float) -> tuple[Indices, Array]:
         """Measure listed and close pairs by their differences."""
-        retained = _squares(mapped, self._extra) * self._extra_inverse
+        retained = _squares(mapped, self._labels[self._extra]) * self._extra_inverse
         rows = _low_rows(retained, level)
         return self.encode(self._extra[rows]), retained[rows]
 
@@ -242,6 +252,8 @@ class PairSearch:
         )
         sweep = _WeakestSweep(factor, most)
         least = float(retained.min())
+        # No pair keeps more than this, so that a level above it rules out none.
+        level = min(level, 2.0 * float(np.linalg.norm(factor, 2)) ** 2)
         starts = np.arange(0, self.points.n_points, BLOCK_ROWS)
         turn = np.gcd(np.arange(starts.size), _ROUNDS[0])
         found = np.empty(0, dtype=np.intp), np.empty(0)
@@ -345,7 +357,7 @@ class _WeakestSweep:
         coordinates = points.coordinates
         sieve = Sieve.of(coordinates, self.factor)
         screens = Screens(sieve)
-        mapped = coordinates @ self.factor
+        mapped = times(coordinates, self.factor)
         local = threading.local()
 
         def visit(task: tuple[int, float]) -> tuple[Indices, Array]:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from isoproj._spectral import Array, Indices, orthonormal
 from isoproj._threads import n_threads, threaded_map
-from isoproj.points import Points, squared_lengths
+from isoproj.points import Points, squared_lengths, times
 
 __all__ = ["BLOCK_COLUMNS", "BLOCK_ROWS", "Screen", "Screens", "Sieve"]
 
@@ -108,7 +108,7 @@ class Sieve:
         vectors, gains = vectors[:, own], np.square(sizes[own])
         further = _spread_directions(coordinates, vectors, max(_WIDTHS))
         directions = np.hstack([vectors, further])
-        images = _images(coordinates, directions)
+        images = times(coordinates, directions)
         squares = _by_rows(lambda rows: squared_lengths(coordinates[rows]), coordinates)
         haze = 16.0 * coordinates.shape[1] * _EPS
         rests = squares - squared_lengths(images)
@@ -131,7 +131,7 @@ class Sieve:
         width = self._best_width(level)
         if width > images.shape[1]:
             rest = _completion(self.directions)
-            images = np.hstack([images, _images(self.coordinates, rest)])
+            images = np.hstack([images, times(self.coordinates, rest)])
             width = images.shape[1]
         right = _right(images[:, :width], self.gains, self.squares, self.haze)
         return Screen(self, level, right)
@@ -319,10 +319,6 @@ def _by_rows(function: Any, coordinates: Array) -> Array:  # noqa: ANN401 - a la
     starts = range(0, coordinates.shape[0], _CHUNK)
     chunks = (slice(start, start + _CHUNK) for start in starts)
     return np.concatenate(list(threaded_map(function, chunks, n_threads())))
-
-
-def _images(coordinates: Array, directions: Array) -> Array:
-    return _by_rows(lambda rows: coordinates[rows] @ directions, coordinates)
 
 
 def _spread_directions(coordinates: Array, vectors: Array, count: int) -> Array:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from isoproj._spectral import Array, Indices
 from isoproj._threads import single_blas_thread
 from isoproj._validation import is_sparse
-from isoproj.engines.base import Engine, ThreadEngine, Visitor
+from isoproj.engines.base import Engine, Visitor, chosen
 from isoproj.leaders import Leaders, exact_losses
 from isoproj.pairs import PairSet
 from isoproj.points import Points, squared_lengths
@@ -167,13 +167,13 @@ def find_worst(
     # No pair keeps more than this, so that a level above it rules out none.
     most = 2.0 * largest_ratio(components)
     sweep = _Sweep(components, leaders.size)
-    with (engine or ThreadEngine()).opened(points, sweep) as run:
+    with chosen(engine).opened(points, sweep) as run:
         # The level is the same for all stripes of a round, so that the effort does
         # not depend on which stripe came first.
-        for chosen in (starts[is_first], starts[~is_first]):
-            if chosen.size:
+        for stripes in (starts[is_first], starts[~is_first]):
+            if stripes.size:
                 level = min(most, 1.0 - leaders.floor)
-                part = run([(int(start), level) for start in chosen], told)
+                part = run([(int(start), level) for start in stripes], told)
                 leaders = leaders.joined(part.leaders.values, part.leaders.pairs)
     return WorstPairs(*leaders.settled(points, components), effort)
 

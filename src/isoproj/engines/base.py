@@ -14,7 +14,7 @@ from typing import Protocol, TypeAlias, TypeVar
 from isoproj._threads import n_threads, one_blas_thread, threaded_map
 from isoproj.points import Points
 
-__all__ = ["Engine", "Run", "Sweep", "ThreadEngine", "Visitor"]
+__all__ = ["Engine", "Run", "Sweep", "ThreadEngine", "Visitor", "chosen"]
 
 Task = TypeVar("Task", contravariant=True)
 Part = TypeVar("Part")
@@ -99,3 +99,38 @@ class ThreadEngine:
                 return sweep.merge(parts)
 
             yield run
+
+
+def chosen(engine: Engine | None) -> Engine:
+    """Return the engine asked for, threads by default, or say that it is none.
+
+    Parameters
+    ----------
+    engine : Engine or None
+        What was asked for.
+
+    Returns
+    -------
+    Engine
+        Ready to run.
+
+    Raises
+    ------
+    ValueError
+        If it is no engine.
+
+    Examples
+    --------
+    >>> from isoproj.engines.base import chosen
+    >>> type(chosen(None)).__name__
+    'ThreadEngine'
+    """
+    if engine is None:
+        return ThreadEngine()
+    if not hasattr(engine, "opened"):
+        msg = (
+            "engine must be None or an engine like DaskEngine(client); "
+            f"got {engine!r}. Use None."
+        )
+        raise ValueError(msg)
+    return engine

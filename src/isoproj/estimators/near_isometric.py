@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from typing import Any, Self
 
@@ -12,7 +13,8 @@ from sklearn.utils import check_random_state
 from isoproj._spectral import Array, Indices
 from isoproj._validation import Rows, check_map
 from isoproj.certificate import Certificate
-from isoproj.certify import certify
+from isoproj.certify import certify, data_fingerprint
+from isoproj.engines.base import Engine, chosen
 from isoproj.estimators.base import (
     monitor_of,
     shipped_components,
@@ -22,10 +24,12 @@ from isoproj.estimators.certified import CertifiedProjection, everything
 from isoproj.pairs import PairSet, prepare_pairs
 from isoproj.points import Points
 from isoproj.problem import pose
+from isoproj.search import PairSearch
 from isoproj.solvers.base import (
     SolveResult,
     Status,
 )
+from isoproj.solvers.checkpoint import Checkpoint
 from isoproj.solvers.dual_ascent import dual_ascent
 from isoproj.solvers.minimax import minimax
 
@@ -80,6 +84,17 @@ class NearIsometricProjection(CertifiedProjection):
         none.
     verbose : int, default=0
         1 writes a line per iteration to standard error.
+    checkpoint : path-like or None, default=None
+        File in which ``"minimax"`` keeps its state after every round, written whole or
+        not at all. A fit that was killed goes on from there when started again, with
+        the same result as if nothing had happened.
+    memory_limit : float, default=2e9
+        Bytes that ``"minimax"`` may fill with distances it would need again. Beyond,
+        it rules out most pairs from a few coordinates instead; all else it holds
+        grows with the size of ``X`` alone.
+    engine : Engine or None, default=None
+        Where pairs are looked at: ``DaskEngine(client)`` for a cluster; None means
+        threads of this process. The result does not depend on it.
 
     Attributes
     ----------
@@ -134,6 +149,9 @@ class NearIsometricProjection(CertifiedProjection):
         time_limit: float | None = None,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
+        checkpoint: str | os.PathLike[str] | None = None,
+        memory_limit: float = 2e9,
+        engine: Engine | None = None,
     ) -> None:
         self.n_components = n_components
         self.max_distortion = max_distortion
@@ -147,6 +165,9 @@ class NearIsometricProjection(CertifiedProjection):
         self.time_limit = time_limit
         self.random_state = random_state
         self.verbose = verbose
+        self.checkpoint = checkpoint
+        self.memory_limit = memory_limit
+        self.engine = engine
 
     def fit(self, X: ArrayLike | Rows, y: object = None) -> Self:  # noqa: ARG002
         """Learn the projection and certify it.
@@ -184,6 +205,7 @@ class NearIsometricProjection(CertifiedProjection):
             result.weights,
             n_rows=rows.shape[0],
             spectral=pairs.n_pairs <= _LARGEST_DENSE and self.solver == "dual_ascent",
+            engine=self.engine,
         )
         self._adopt(certificate)
         self.status_ = result.status
@@ -216,6 +238,17 @@ class NearIsometricProjection(CertifiedProjection):
             raise ValueError(msg)
         if self.init is not None:
             check_map(self.init, n_features)
+        chosen(self.engine)
+        if not isinstance(self.checkpoint, str | os.PathLike | None):
+            msg = f"checkpoint must be a path or None; got {self.checkpoint!r}."
+            raise ValueError(msg)  # noqa: TRY004 - scikit-learn's convention
+        limit: object = self.memory_limit
+        if not isinstance(limit, float | int | np.number) or not limit >= 0.0:
+            msg = (
+                "memory_limit must be a number of bytes, 0 or more; "
+                f"got {self.memory_limit!r}. Use 2e9."
+            )
+            raise ValueError(msg)
         if not isinstance(self.warm_start, bool | int | np.integer):
             msg = f"warm_start must be True or False; got {self.warm_start!r}."
             raise ValueError(msg)  # noqa: TRY004 - scikit-learn's convention
@@ -241,6 +274,13 @@ class NearIsometricProjection(CertifiedProjection):
                 n_restarts=self.n_restarts,
                 start=self._start(points, k, last),
                 known_pairs=_still_pairs(points, last),
+                checkpoint=self._checkpoint(points, pairs, k),
+                search=PairSearch(
+                    points,
+                    pairs,
+                    memory_limit=float(self.memory_limit),
+                    engine=self.engine,
+                ),
                 seed=int(random.randint(2**31 - 1)),
                 **options,
             )
@@ -251,6 +291,18 @@ class NearIsometricProjection(CertifiedProjection):
             )
             raise ValueError(msg)
         return dual_ascent(pose(points, pairs, k), **options)
+
+    def _checkpoint(self, points: Points, pairs: PairSet, k: int) -> Checkpoint | None:
+        if self.checkpoint is None:
+            return None
+        identity = {
+            "data": data_fingerprint(points.rows),
+            "n_pairs": pairs.n_pairs,
+            "n_components": k,
+            "tol": float(self.tol),
+            "random_state": repr(self.random_state),
+        }
+        return Checkpoint(self.checkpoint, identity)
 
     def _start(self, points: Points, k: int, last: Certificate | None) -> Array | None:
         """Return the basis to start from besides the solver's own, if any."""

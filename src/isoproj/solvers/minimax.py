@@ -10,15 +10,20 @@ tight pairs (``solvers.tight``), which removes what smoothing left.
 The relaxation is convex, so its gap goes to zero with work (``tol``). The gap between
 basis and bound may stay open: the relaxation is not always tight, and local search
 promises a local optimum only.
+
+Where a search of all pairs takes seconds, both sides are solved on a pool of pairs that
+few searches of all pairs enlarge (``solvers.pool``).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from isoproj._container import Header, Tensors
 from isoproj._spectral import Array, Indices, orthonormal, top_eigenpairs
 from isoproj._threads import single_blas_thread
 from isoproj.pairs import PairSet
@@ -30,8 +35,11 @@ from isoproj.solvers.base import (
     Monitor,
     SolveResult,
     Status,
+    Step,
     Stopped,
 )
+from isoproj.solvers.checkpoint import Checkpoint
+from isoproj.solvers.pool import Pool
 from isoproj.solvers.relaxation import Relaxation, solve_relaxation
 from isoproj.solvers.tight import finish
 from isoproj.solvers.working_set import WorkingSet, cooled, leading
@@ -51,6 +59,9 @@ _EXCESS = 1e-5
 # Polishing ends when a round gains less.
 _GAIN = 2e-5
 _SMALL_BASIS = 9_000
+# Searches of all pairs, at most, that a side solved on a pool may ask for.
+_POOLED_ROUNDS = 12
+_UNLIMITED = 10**9
 
 
 @dataclass(slots=True, eq=False)
@@ -102,6 +113,7 @@ def minimax(
     seed: int = 0,
     monitor: Monitor | None = None,
     search: PairSearch | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> SolveResult:
     """Find a basis and dual weights whose values are close together.
 
@@ -132,6 +144,9 @@ def minimax(
         Called with every ``Step``.
     search : PairSearch or None
         Of these points and pairs, if one is at hand.
+    checkpoint : Checkpoint or None
+        Where the state is kept after every search of all pairs. A solve goes on from
+        there; it works on a pool of pairs, as where distances do not fit the memory.
 
     Returns
     -------
@@ -162,19 +177,13 @@ def minimax(
         weights=np.full(codes.size, 1.0 / codes.size),
     )
     try:
-        relaxation = _solve_lower(search, k, tol, progress)
-        codes = relaxation.codes
+        known = np.empty(0, dtype=np.intp)
         if known_pairs is not None:
-            known = np.sort(known_pairs, axis=1) @ np.array([points.n_points, 1])
-            codes = np.union1d(codes, known)
-        if n_restarts is None:
-            n_restarts = _N_RESTARTS if search.n_pairs <= _SOME and k <= _LOOSE else 0
-        given = None if start is None else orthonormal(start)
-        starts = [leading(relaxation.factor, k)]
-        starts += [principal] if n_restarts else []
-        for _ in range(n_restarts):
-            starts.append(orthonormal(rng.standard_normal((points.n_dims, k))))
-        _solve_upper(search, starts, given, codes, progress, rng)
+            known = search.encode(np.sort(known_pairs, axis=1))
+        if checkpoint is not None or (search.is_slow and search.n_pairs > _FEW):
+            _solve_pooled(search, start, known, tol, progress, rng, checkpoint)
+        else:
+            _solve_searching(search, start, known, tol, n_restarts, progress, rng)
         status = _final_status(search, progress, k, tol)
     except Stopped as stop:
         status = stop.status
@@ -188,6 +197,174 @@ def minimax(
         history=tuple(progress.journal.history),
         factor=progress.factor,
     )
+
+
+def _solve_searching(
+    search: PairSearch,
+    start: Array | None,
+    known: Indices,
+    tol: float,
+    n_restarts: int | None,
+    progress: _Progress,
+    rng: np.random.Generator,
+) -> None:
+    """Solve both sides with a search of all pairs whenever one is useful."""
+    n_dims, k = progress.basis.shape
+    relaxation = _solve_lower(search, k, tol, progress)
+    if n_restarts is None:
+        n_restarts = _N_RESTARTS if search.n_pairs <= _SOME and k <= _LOOSE else 0
+    given = None if start is None else orthonormal(start)
+    starts = [leading(relaxation.factor, k)]
+    starts += [np.eye(n_dims, k)] if n_restarts else []
+    for _ in range(n_restarts):
+        starts.append(orthonormal(rng.standard_normal((n_dims, k))))
+    codes = np.union1d(relaxation.codes, known)
+    _solve_upper(search, starts, given, codes, progress, rng)
+
+
+def _solve_pooled(
+    search: PairSearch,
+    start: Array | None,
+    known: Indices,
+    tol: float,
+    progress: _Progress,
+    rng: np.random.Generator,
+    checkpoint: Checkpoint | None,
+) -> None:
+    """Solve both sides with few searches of all pairs, saved after each."""
+    stored = None if checkpoint is None else checkpoint.load()
+    if stored is None:
+        pool = Pool.begin(search, progress.basis, rng)
+        pool.codes = np.union1d(pool.codes, known)
+        state = _Pooled(pool, start)
+    else:
+        state = _Pooled.restored(search, progress, rng, *stored)
+    while state.stage != "done":
+        if state.stage == "lower":
+            state.solve_lower(tol, progress)
+        else:
+            state.solve_upper(tol, progress, rng)
+        # What a limit has cut short is not what a run without it would have found.
+        is_whole = not progress.journal.clock.is_over
+        try:
+            progress.tell(state.pool.codes.size)
+        finally:
+            if checkpoint is not None and is_whole:
+                checkpoint.save(*state.parts(progress, rng))
+
+
+@dataclass(slots=True, eq=False)
+class _Pooled:
+    """A solve on a pool of pairs, between two searches of all pairs."""
+
+    pool: Pool
+    start: Array | None
+    stage: str = "lower"
+    n_rounds: int = 0
+    relaxation: Relaxation | None = None
+
+    def solve_lower(self, tol: float, progress: _Progress) -> None:
+        """Solve the relaxation on the pool, and look for pairs that violate it."""
+        k = progress.basis.shape[1]
+        relaxation = solve_relaxation(
+            self.pool.inside(),
+            k,
+            tol=0.3 * tol,
+            start=self.relaxation,
+            callback=lambda *_: progress.journal.clock.is_over,
+        )
+        relaxed = self.pool.enlarge(relaxation.factor, relaxation.relaxed)
+        progress.see_relaxation(replace(relaxation, relaxed=relaxed))
+        self.relaxation = relaxation
+        self.n_rounds += 1
+        if relaxed <= progress.lower * (1.0 + tol) or self.n_rounds == _POOLED_ROUNDS:
+            self.stage, self.n_rounds = "upper", 0
+
+    def solve_upper(
+        self, tol: float, progress: _Progress, rng: np.random.Generator
+    ) -> None:
+        """Search for a basis on the pool, and look for pairs that lose more."""
+        assert self.relaxation is not None
+        temperatures: tuple[float, ...] = _TEMPERATURES
+        basis = leading(self.relaxation.factor, progress.basis.shape[1])
+        if self.start is not None:
+            basis, temperatures = orthonormal(self.start), _TEMPERATURES[-3:]
+        inside = self.pool.inside()
+        own = replace(
+            progress,
+            journal=Journal(progress.journal.clock, _UNLIMITED, None),
+            distortion=math.inf,
+        )
+        known, count = _first_set(inside, basis, self.relaxation.codes, rng)
+        _anneal(known, basis, count, temperatures, own)
+        _polish(known, own.basis, count, own)
+        overall = self.pool.enlarge(own.basis, own.distortion)
+        progress.see_basis(own.basis, overall)
+        self.start = own.basis
+        self.n_rounds += 1
+        inside_pool = overall <= own.distortion * (1.0 + 0.1 * tol)
+        if inside_pool or self.n_rounds == _POOLED_ROUNDS:
+            self.stage = "done"
+
+    def parts(
+        self, progress: _Progress, rng: np.random.Generator
+    ) -> tuple[dict[str, Any], dict[str, Array | Indices]]:
+        """Return all that a restarted solve needs, as a dict and named arrays."""
+        assert self.relaxation is not None
+        relaxation = self.relaxation
+        state = {
+            "stage": self.stage,
+            "n_rounds": self.n_rounds,
+            "n_iter": relaxation.n_iter,
+            "rng": rng.bit_generator.state,
+            "history": [asdict(step) for step in progress.journal.history],
+        }
+        arrays: dict[str, Array | Indices | None] = {
+            "pool": self.pool.codes,
+            "start": self.start,
+            "relaxation_codes": relaxation.codes,
+            "relaxation_weights": relaxation.weights,
+            "relaxation_factor": relaxation.factor,
+            "relaxation_values": np.array([relaxation.lower, relaxation.relaxed]),
+            "basis": progress.basis,
+            "codes": progress.codes,
+            "weights": progress.weights,
+            "factor": progress.factor,
+            "values": np.array([progress.distortion, progress.lower, progress.relaxed]),
+        }
+        return state, {n: a for n, a in arrays.items() if a is not None}
+
+    @staticmethod
+    def restored(
+        search: PairSearch,
+        progress: _Progress,
+        rng: np.random.Generator,
+        state: Header,
+        arrays: Tensors,
+    ) -> _Pooled:
+        """Return the solve that ``parts`` took apart; progress and ``rng`` too."""
+        rng.bit_generator.state = state["rng"]
+        progress.journal.history.extend(Step(**step) for step in state["history"])
+        progress.basis, progress.factor = arrays["basis"], arrays.get("factor")
+        progress.codes, progress.weights = arrays["codes"], arrays["weights"]
+        values = [float(value) for value in arrays["values"]]
+        progress.distortion, progress.lower, progress.relaxed = values
+        lower, relaxed = (float(value) for value in arrays["relaxation_values"])
+        relaxation = Relaxation(
+            arrays["relaxation_codes"],
+            arrays["relaxation_weights"],
+            arrays["relaxation_factor"],
+            lower,
+            relaxed,
+            int(state["n_iter"]),
+        )
+        return _Pooled(
+            Pool(search, arrays["pool"]),
+            arrays.get("start"),
+            str(state["stage"]),
+            int(state["n_rounds"]),
+            relaxation,
+        )
 
 
 def _final_status(
@@ -242,19 +419,7 @@ def _solve_upper(
     rng: np.random.Generator,
 ) -> None:
     """Search from every start, then polish the best to a local optimum of the max."""
-    k = starts[0].shape[1]
-    # Small k leave more pairs near the worst. A set too small to hold them makes the
-    # search go round in circles, and pairs are cheap beside the points they join.
-    count = min(4000, max(2000, 20_000 // k))
-    if search.n_pairs <= _FEW:
-        first = search.sample(_FEW * _FEW, rng)
-    else:
-        lowest = search.lowest(starts[0], count // 2).codes
-        sample = search.sample(count // 2, rng)
-        # The bad pairs of one basis alone would mislead the hot stages, whose
-        # smoothed maximum is close to an average over all pairs.
-        first = np.unique(np.concatenate([codes, lowest, sample]))
-    known = WorkingSet(search, first)
+    known, count = _first_set(search, starts[0], codes, rng)
     for start in starts:
         _anneal(known, start, count, _TEMPERATURES, progress)
     if given is not None:
@@ -262,6 +427,25 @@ def _solve_upper(
         _see(search, given, progress)
         _anneal(known, given, count, _TEMPERATURES[-3:], progress)
     _polish(known, progress.basis, count, progress)
+
+
+def _first_set(
+    search: PairSearch, start: Array, codes: Indices, rng: np.random.Generator
+) -> tuple[WorkingSet, int]:
+    """Return the pairs to begin with, and how many may be added at once."""
+    k = start.shape[1]
+    # Small k leave more pairs near the worst. A set too small to hold them makes the
+    # search go round in circles, and pairs are cheap beside the points they join.
+    count = min(4000, max(2000, 20_000 // k))
+    if search.n_pairs <= _FEW:
+        first = search.sample(_FEW * _FEW, rng)
+    else:
+        lowest = search.lowest(start, count // 2).codes
+        sample = search.sample(count // 2, rng)
+        # The bad pairs of one basis alone would mislead the hot stages, whose
+        # smoothed maximum is close to an average over all pairs.
+        first = np.unique(np.concatenate([codes, lowest, sample]))
+    return WorkingSet(search, first), count
 
 
 def _anneal(

@@ -1,0 +1,232 @@
+"""Figures of whole data sets: audits, memory, full MNIST, a cluster, larger sizes.
+
+Run: python benchmarks/scale.py [audit] [memory] [mnist] [dask] [cost] [--write]
+`--write` keeps the table of each part under benchmarks/results/. Each part but `cost`
+takes its figures as ratios inside one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from _data import mnist_images
+from foundation import product_rate
+
+from isoproj import DaskEngine, NearIsometricProjection, audit
+from isoproj._threads import n_threads
+from isoproj.search import PairSearch
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def timed(function, *args, **options):
+    start = time.perf_counter()
+    answer = function(*args, **options)
+    return answer, time.perf_counter() - start
+
+
+def principal_map(points: np.ndarray, k: int) -> np.ndarray:
+    centred = points[:4000] - points[:4000].mean(axis=0)
+    return np.linalg.svd(centred, full_matrices=False)[2][:k].astype(np.float64)
+
+
+def audits(n_points: int, k: int = 20, repeats: int = 5) -> list[str]:
+    points = mnist_images(n_points)
+    n, d = points.shape
+    components = principal_map(points, k)
+    pairs = n * (n - 1) / 2
+    lines = [
+        f"audit of all {pairs:,.0f} pairs of MNIST, {n} x {d} float32, k = {k} "
+        f"(principal axes), {n_threads()} threads; the rate is 2 d flops a pair",
+        "",
+        "| run | whole scan | of the product rate | worst pairs only | times faster |",
+        "|---|---|---|---|---|",
+    ]
+    for run in range(repeats):
+        before = product_rate(d)
+        full, whole = timed(audit, points, components)
+        reference = (before + product_rate(d)) / 2
+        sifted, quick = timed(audit, points, components, spread=False)
+        assert (full.worst_pairs == sifted.worst_pairs).all()
+        assert (full.worst_distortions == sifted.worst_distortions).all()
+        share = 2e-9 * pairs * d / whole / reference
+        lines.append(
+            f"| {run + 1} | {whole:.2f} s | {share:.0%} | {quick:.2f} s | "
+            f"{whole / quick:.1f} |"
+        )
+    return [*lines, "", f"Same worst pairs, to the last bit. {sifted.effort}."]
+
+
+def memory_of(what: str, n_points: int) -> dict[str, float]:
+    """Measure in a process of its own, whose peak is that of the work alone."""
+    command = [sys.executable, __file__, "--measure", what, "--points", str(n_points)]
+    return json.loads(subprocess.run(command, check=True, stdout=-1).stdout)
+
+
+def measure(what: str, n_points: int) -> None:
+    points = mnist_images(n_points)
+    start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    if what == "audit":
+        audit(points, principal_map(points, 20))
+    elif what == "worst pairs":
+        audit(points, principal_map(points, 20), spread=False)
+    else:
+        NearIsometricProjection(
+            20, random_state=0, tol=0.2, max_iter=2, memory_limit=2e8
+        ).fit(points)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    print(json.dumps({"start": start, "peak": peak, "data": points.nbytes / 1e6}))
+
+
+def memory() -> list[str]:
+    lines = [
+        "Peak resident memory in MB, each in a process of its own, MNIST float32; the",
+        "fit runs two rounds with memory_limit = 2e8. `start` is Python with the data.",
+        "",
+        "| r | X | r(r-1)/2 distances in float32 | start | audit | worst pairs | fit |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for r in (5_000, 20_000, 60_000):
+        got = {name: memory_of(name, r) for name in ("audit", "worst pairs", "fit")}
+        first = got["audit"]
+        peaks = " | ".join(f"{each['peak']:.0f}" for each in got.values())
+        lines.append(
+            f"| {r} | {first['data']:.0f} | {r * (r - 1) * 2 / 1e6:.0f} | "
+            f"{first['start']:.0f} | {peaks} |"
+        )
+        print(lines[-1], flush=True)
+    return lines
+
+
+def mnist(n_points: int, k: int, tol: float) -> list[str]:
+    points = mnist_images(n_points)
+    unit = timed(audit, points, principal_map(points, k))[1]
+    searches = []
+    whole = PairSearch.weakest
+
+    def counted(self, *args, **options):
+        found, seconds = timed(whole, self, *args, **options)
+        if self.is_slow:
+            searches.append(seconds)
+        return found
+
+    PairSearch.weakest = counted
+    model = NearIsometricProjection(k, random_state=0, tol=tol)
+    _, seconds = timed(model.fit, points)
+    PairSearch.weakest = whole
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    certificate, last = model.certificate_, model.history_[-1]
+    return [
+        f"MNIST, {len(points)} x {points.shape[1]} float32, k = {k}, tol = {tol:g}, "
+        f"{n_threads()} threads",
+        "",
+        f"distortion {model.distortion_:.4f} over all {certificate.n_pairs:,} pairs, "
+        f"lower bound {model.lower_bound_:.4f}, gap {certificate.optimality_gap:.2%}, "
+        f"solver gap {last.relaxed / last.lower_bound - 1:.2%}, {model.status_}",
+        f"fit {seconds:.0f} s with {len(searches)} searches of all pairs "
+        f"({sum(searches):.0f} s) and one last exact scan; one audit "
+        f"{unit:.0f} s, so {seconds / unit:.1f} audits",
+        f"peak memory {memory:.1f} GB, the audit included",
+    ]
+
+
+def cluster_rate(n_points: int) -> list[str]:
+    from dask.distributed import Client, LocalCluster
+
+    points = mnist_images(n_points)
+    components = principal_map(points, 20)
+    seconds, results = {}, []
+    for workers in (1, 2, 1, 2):
+        cluster = LocalCluster(
+            workers, threads_per_worker=1, processes=True, dashboard_address=None
+        )
+        with cluster, Client(cluster) as client:
+            client.run(_one_thread)
+            engine = DaskEngine(client)
+            audit(points[:3000], components, engine=engine)
+            result, used = timed(audit, points, components, engine=engine)
+        seconds.setdefault(workers, []).append(used)
+        results.append(result)
+    here = audit(points, components)
+    for result in results:
+        assert (result.worst_distortions == here.worst_distortions).all()
+        assert (result.histogram[0] == here.histogram[0]).all()
+        assert result.mean == here.mean
+    one, two = min(seconds[1]), min(seconds[2])
+    return [
+        f"audit of MNIST, {n_points} points, on a local Dask cluster of processes",
+        "",
+        f"one worker {one:.1f} s, two workers {two:.1f} s: {one / two:.2f} times the "
+        "rate; the same answer as threads, to the last bit",
+    ]
+
+
+def _one_thread() -> None:
+    import os
+
+    os.environ["ISOPROJ_NUM_THREADS"] = "1"
+
+
+def cost(n_points: int) -> list[str]:
+    points = mnist_images(n_points)
+    n, d = points.shape
+    pairs = n * (n - 1) / 2
+    components = principal_map(points, 20)
+    whole = pairs / timed(audit, points, components)[1] / n_threads()
+    sifted = pairs / timed(audit, points, components, spread=False)[1] / n_threads()
+    lines = [
+        f"Measured on {n} points of MNIST (d = {d}, k = 20), for each thread: a whole "
+        f"scan looks at {whole / 1e6:.0f} M pairs/s, a sieve at {sifted / 1e6:.0f} M.",
+        "",
+        "| points | pairs | flops of a whole scan | X in float32 | whole scan, one "
+        "thread | worst pairs, one thread | threads for an hour: whole | worst pairs |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for r in (10**5, 10**6, 10**7):
+        count = r * (r - 1) / 2
+        hours = count / whole / 3600, count / sifted / 3600
+        lines.append(
+            f"| 10^{round(np.log10(r))} | {count:.1e} | {2 * count * (d + 20):.1e} | "
+            f"{r * d * 4 / 1e9:.1f} GB | {hours[0]:,.1f} h | {hours[1]:,.1f} h | "
+            f"{max(1, np.ceil(hours[0])):,.0f} | {max(1, np.ceil(hours[1])):,.0f} |"
+        )
+    return lines
+
+
+def main() -> None:
+    parts = {
+        "audit": lambda: audits(options.points or 20_000),
+        "memory": memory,
+        "mnist": lambda: mnist(options.points or 60_000, 40, options.tol),
+        "dask": lambda: cluster_rate(options.points or 20_000),
+        "cost": lambda: cost(options.points or 20_000),
+    }
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", nargs="*", default=list(parts))
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--points", type=int, default=None)
+    parser.add_argument("--tol", type=float, default=1e-2)
+    parser.add_argument("--measure", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure:
+        measure(options.measure, options.points)
+        return
+    for name in options.what:
+        lines = parts[name]()
+        print("\n".join(lines), flush=True)
+        if options.write:
+            RESULTS.mkdir(exist_ok=True)
+            command = f"`python benchmarks/scale.py {name} --write`"
+            text = "\n".join([f"# scale: {name}", "", command, "", *lines, ""])
+            (RESULTS / f"scale_{name}.md").write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import os
+import signal
+
+import numpy as np
+import pytest
+from geometry import cloud, random_basis
+from numpy.testing import assert_array_equal
+from sklearn.base import clone
+
+from isoproj import DaskEngine, NearIsometricProjection, audit
+from isoproj.engines.base import ThreadEngine
+from isoproj.pairs import prepare_pairs
+from isoproj.search import PairSearch
+from isoproj.sifting import find_worst
+
+distributed = pytest.importorskip("distributed")
+
+ROWS = cloud(0, 2500, 40) * 0.85 ** np.arange(40)
+COMPONENTS = random_basis(1, 40, 4).T
+
+
+@pytest.fixture(scope="module")
+def client():
+    cluster = distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    )
+    with cluster, distributed.Client(cluster) as client:
+        yield client
+
+
+class Murder:
+    """Stands for a client that loses a worker, or all, while batches run."""
+
+    def __init__(self, client, victims):
+        self.client = client
+        self.victims = victims
+        self.count = 0
+
+    def __getattr__(self, name):
+        return getattr(self.client, name)
+
+    def submit(self, *args, **options):
+        future = self.client.submit(*args, **options)
+        self.count += 1
+        if self.count == 3:
+            for pid in list(self.client.run(os.getpid).values())[: self.victims]:
+                os.kill(pid, signal.SIGKILL)
+        return future
+
+
+def assert_same_audit(first, second):
+    assert_array_equal(first.worst_pairs, second.worst_pairs)
+    assert_array_equal(first.worst_distortions, second.worst_distortions)
+    assert_array_equal(first.histogram[0], second.histogram[0])
+    assert first.mean == second.mean
+
+
+def test_a_cluster_audits_to_the_last_bit_as_threads_do(client):
+    on_cluster = audit(ROWS, COMPONENTS, engine=DaskEngine(client))
+    assert_same_audit(on_cluster, audit(ROWS, COMPONENTS))
+
+
+def test_a_cluster_finds_the_same_worst_pairs_with_the_same_effort(client):
+    points, pairs = prepare_pairs(ROWS, rotate=False)
+    here = find_worst(points, pairs, COMPONENTS)
+    there = find_worst(points, pairs, COMPONENTS, engine=DaskEngine(client))
+    assert here.effort.by_product > 0
+    assert here.effort == there.effort
+    assert_array_equal(here.worst_pairs, there.worst_pairs)
+    assert_array_equal(here.worst_losses, there.worst_losses)
+
+
+def test_a_cluster_searches_to_the_last_bit_as_threads_do(client):
+    points, pairs = prepare_pairs(ROWS, rotate=True)
+    answers = []
+    for engine in (ThreadEngine(), DaskEngine(client)):
+        search = PairSearch(points, pairs, memory_limit=0, engine=engine)
+        answers.append(search.weakest(random_basis(2, 40, 3), 0.01))
+    assert_array_equal(answers[0].codes, answers[1].codes)
+    assert_array_equal(answers[0].retained, answers[1].retained)
+
+
+def test_a_fit_does_not_depend_on_the_engine(client):
+    model = NearIsometricProjection(
+        3, random_state=0, tol=0.1, n_restarts=0, memory_limit=0
+    )
+    rows = ROWS[:120]
+    here = clone(model).fit(rows)
+    there = clone(model.set_params(engine=DaskEngine(client))).fit(rows)
+    assert_array_equal(here.components_, there.components_)
+    assert here.distortion_ == there.distortion_
+    assert here.lower_bound_ == there.lower_bound_
+
+
+@pytest.mark.parametrize("victims", [1, 2])
+def test_killed_workers_cost_their_blocks_only(client, victims):
+    murdered = Murder(client, victims)
+    rows = cloud(2, 6000, 40)
+    on_cluster = audit(rows, COMPONENTS, engine=DaskEngine(murdered))
+    assert murdered.count > 3
+    assert_same_audit(on_cluster, audit(rows, COMPONENTS))
+
+
+def test_progress_on_a_cluster_ends_at_all_pairs(client):
+    seen = []
+    audit(
+        ROWS,
+        COMPONENTS,
+        engine=DaskEngine(client),
+        progress=lambda done, n: seen.append((done, n)),
+    )
+    n_pairs = 2500 * 2499 // 2
+    assert seen == sorted(seen)
+    assert seen[-1] == (n_pairs, n_pairs)
+
+
+def test_an_engine_can_be_made_from_an_address(client):
+    engine = DaskEngine(client.scheduler.address)
+    assert client.scheduler.address in repr(engine)
+    engine.client.close()
