@@ -133,6 +133,8 @@ class SolveResult:
         Why it stopped.
     history : tuple of Step
         One entry per iteration.
+    average : Step or None
+        The average of the iterates' weights, where a solver's theory is about it.
     """
 
     basis: Array
@@ -140,6 +142,7 @@ class SolveResult:
     weights: Array
     status: Status
     history: tuple[Step, ...] = field(repr=False)
+    average: Step | None = None
 
 
 class Clock:
