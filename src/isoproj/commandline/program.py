@@ -31,6 +31,7 @@ _MODULES = {
     "info": "describing",
     "export": "exporting",
     "compare": "comparing",
+    "reproduce": "reproducing",
     "demo": "demonstrating",
 }
 
