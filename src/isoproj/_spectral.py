@@ -14,6 +14,7 @@ __all__ = [
     "orthonormal",
     "top_eigenpairs",
     "top_eigenvalue_sum",
+    "top_eigenvalues",
 ]
 
 Array = NDArray[np.float64]
@@ -92,12 +93,42 @@ def top_eigenvalue_sum(moment: Array, k: int) -> float:
     >>> top_eigenvalue_sum(np.diag([3.0, 2.0, 1.0]), k=2)
     5.0
     """
+    return float(top_eigenvalues(moment, k).sum())
+
+
+def top_eigenvalues(moment: Array, k: int) -> Array:
+    """Return the ``k`` largest eigenvalues, ascending.
+
+    Parameters
+    ----------
+    moment : ndarray of shape (n_features, n_features)
+        Symmetric matrix; only its lower triangle is read.
+    k : int
+        How many, between 1 and ``n_features``.
+
+    Returns
+    -------
+    ndarray of shape (k,)
+        With multiplicity.
+
+    Raises
+    ------
+    ValueError
+        If ``k`` is out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj._spectral import top_eigenvalues
+    >>> top_eigenvalues(np.diag([3.0, 2.0, 1.0]), k=2).tolist()
+    [2.0, 3.0]
+    """
     d = moment.shape[0]
     _check_count(k, d)
     # Dense and backward stable: each eigenvalue is off by a small multiple of
     # d * eps * norm. An iterative solver would err on the unsafe side.
     values = scipy.linalg.eigvalsh(moment, subset_by_index=[d - k, d - 1])
-    return float(values.sum())
+    return np.asarray(values, dtype=np.float64)
 
 
 def orthonormal(columns: Array) -> Array:

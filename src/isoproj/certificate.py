@@ -17,7 +17,7 @@ from isoproj.exceptions import FormatError
 from isoproj.objective import Objective
 from isoproj.pairs import PairKind
 
-__all__ = ["Certificate", "Guarantee"]
+__all__ = ["Certificate", "Exclusion", "Guarantee"]
 
 _SCALARS: dict[str, tuple[type, ...]] = {
     "distortion": (float,),
@@ -43,6 +43,38 @@ _GUARANTEE_TENSORS: dict[str, tuple[tuple[str, ...], int]] = {
     "capped_pairs": (("i8",), 2),
     "multipliers": (("f8",), 1),
 }
+_EXCLUSION_TENSORS: dict[str, tuple[tuple[str, ...], int]] = {
+    "excluding_pairs": (("i8",), 2),
+    "excluding_weights": (("f8",), 1),
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Exclusion:
+    """The proof that some number of dimensions is too small for a cap.
+
+    Parameters
+    ----------
+    cap : float
+        What no pair should lose more than.
+    n_components : int
+        Every projection to as many dimensions, or fewer, loses more of some pair.
+    excluding_pairs : ndarray of shape (m, 2)
+        Pairs with a positive dual weight.
+    excluding_weights : ndarray of shape (m,)
+        The weights, whose bound at ``n_components`` is above the cap.
+    """
+
+    cap: float
+    n_components: int
+    excluding_pairs: Indices
+    excluding_weights: Array
+
+    def __str__(self) -> str:
+        return (
+            f"No projection to {self.n_components} or fewer dimensions loses at most "
+            f"{100 * self.cap:.4g}% of every pair."
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -135,6 +167,8 @@ class Certificate:
         infinite.
     guarantee : Guarantee or None
         What is kept on the whole under a cap, where that was the question.
+    exclusion : Exclusion or None
+        Why fewer dimensions cannot do, where their number was the question.
     """
 
     components: NDArray[np.float64] | NDArray[np.float32]
@@ -153,6 +187,7 @@ class Certificate:
     fingerprint: str
     spectral_ratio: float | None = None
     guarantee: Guarantee | None = None
+    exclusion: Exclusion | None = None
 
     @property
     def n_components(self) -> int:
@@ -181,7 +216,8 @@ class Certificate:
             f"{self.n_components} dimensions; no projection can guarantee more than "
             f"{_rounded_up(1.0 - self.lower_bound):.2f}%."
         )
-        return sentence if self.guarantee is None else f"{sentence} {self.guarantee}"
+        further = [str(part) for part in (self.guarantee, self.exclusion) if part]
+        return " ".join([sentence, *further])
 
     def parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the certificate as a JSON-able dict and named arrays."""
@@ -199,6 +235,13 @@ class Certificate:
             }
             for name in _GUARANTEE_TENSORS:
                 tensors[name] = getattr(self.guarantee, name)
+        if self.exclusion is not None:
+            scalars["exclusion"] = {
+                "cap": self.exclusion.cap,
+                "n_components": self.exclusion.n_components,
+            }
+            for name in _EXCLUSION_TENSORS:
+                tensors[name] = getattr(self.exclusion, name)
         return scalars, tensors
 
     @classmethod
@@ -210,7 +253,11 @@ class Certificate:
         FormatError
             If a part is missing or of another type.
         """
-        fault = _fault_of(scalars, tensors) or _guarantee_fault(scalars, tensors)
+        fault = (
+            _fault_of(scalars, tensors)
+            or _guarantee_fault(scalars.get("guarantee"), tensors)
+            or _exclusion_fault(scalars.get("exclusion"), tensors)
+        )
         if fault:
             msg = f"a certificate must have {fault}. Write one with save()."
             raise FormatError(msg)
@@ -220,6 +267,7 @@ class Certificate:
             **arrays,
             pair_kind=PairKind(scalars["pair_kind"]),
             guarantee=_guarantee_of(scalars.get("guarantee"), tensors),
+            exclusion=_exclusion_of(scalars.get("exclusion"), tensors),
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -291,9 +339,8 @@ def _tensor_fault(
     return ""
 
 
-def _guarantee_fault(scalars: Header, tensors: Tensors) -> str:
+def _guarantee_fault(stated: object, tensors: Tensors) -> str:
     """Return what a stored guarantee lacks, or an empty string."""
-    stated = scalars.get("guarantee")
     if stated is None:
         return ""
     if not isinstance(stated, Mapping):
@@ -318,3 +365,25 @@ def _guarantee_of(
         **{name: stated[name] for name in _GUARANTEE_SCALARS},
         **arrays,
     )
+
+
+def _exclusion_fault(stated: object, tensors: Tensors) -> str:
+    """Return what a stored exclusion lacks, or an empty string."""
+    if stated is None:
+        return ""
+    if not isinstance(stated, Mapping):
+        return "a table under 'exclusion'"
+    if not isinstance(stated.get("cap"), float):
+        return "the entry 'cap'"
+    if not isinstance(stated.get("n_components"), int):
+        return "the entry 'n_components'"
+    return _tensor_fault(_EXCLUSION_TENSORS, tensors)
+
+
+def _exclusion_of(
+    stated: Mapping[str, Any] | None, tensors: Tensors
+) -> Exclusion | None:
+    if stated is None:
+        return None
+    arrays: dict[str, Any] = {name: tensors[name] for name in _EXCLUSION_TENSORS}
+    return Exclusion(cap=stated["cap"], n_components=stated["n_components"], **arrays)

@@ -17,10 +17,15 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
-from isoproj._spectral import Array, Indices, top_eigenvalue_sum
+from isoproj._spectral import (
+    Array,
+    Indices,
+    top_eigenvalue_sum,
+    top_eigenvalues,
+)
 from isoproj._threads import single_blas_thread
 from isoproj._validation import Rows, as_dense, check_points, is_sparse
-from isoproj.certificate import Certificate, Guarantee
+from isoproj.certificate import Certificate, Exclusion, Guarantee
 from isoproj.engines.base import Engine
 from isoproj.exceptions import ClaimError
 from isoproj.leaders import exact_losses
@@ -33,6 +38,7 @@ from isoproj.sifting import WorstPairs, find_worst
 __all__ = [
     "Claim",
     "certify",
+    "certify_exclusion",
     "certify_guarantee",
     "check_claims",
     "data_fingerprint",
@@ -151,16 +157,18 @@ def lower_bounds(
     n_features = int(points.rows.shape[1])
     m = int(shares.size)
     bounds = np.zeros(len(ks))
-    if min(ks) >= min(m, n_features):
+    counts = [k for k in ks if k < min(m, n_features)]
+    if not counts:
         return bounds
     moment = _weighted_moment(points, pairs, shares)
+    values = top_eigenvalues(moment, max(counts))
     for at, k in enumerate(ks):
-        if k >= min(m, n_features):
+        if k not in counts:
             continue
         # The moment has trace 1. Forming it errs by at most (m + n_features) eps in
         # norm, eigenvalues by a modest multiple of its order times eps; k add up.
         allowance = k * _EPS * (m + n_features + 8 * moment.shape[0] + 64)
-        bounds[at] = max(0.0, 1.0 - top_eigenvalue_sum(moment, k) - allowance)
+        bounds[at] = max(0.0, 1.0 - float(values[-k:].sum()) - allowance)
     return bounds
 
 
@@ -370,6 +378,42 @@ def certify_guarantee(
     return replace(certificate, guarantee=guarantee)
 
 
+def certify_exclusion(
+    points: Points, cap: float, pairs: Indices, weights: Array
+) -> Exclusion | None:
+    """Return the largest number of dimensions that weights prove too small for a cap.
+
+    Parameters
+    ----------
+    points : Points
+        The geometry.
+    cap : float
+        What no pair should lose more than.
+    pairs : ndarray of shape (m, 2)
+        Pairs of distinct points that count.
+    weights : ndarray of shape (m,)
+        Nonnegative, not all zero.
+
+    Returns
+    -------
+    Exclusion or None
+        None if not even one dimension is proved too few.
+    """
+    most = min(int(points.rows.shape[1]), weights.size) - 1
+    if most < 1:
+        return None
+    bounds = lower_bounds(points, pairs, weights, range(1, most + 1))
+    count = int((bounds > cap).sum())
+    if count == 0:
+        return None
+    return Exclusion(
+        cap=cap,
+        n_components=count,
+        excluding_pairs=pairs,
+        excluding_weights=weights / math.fsum(weights),
+    )
+
+
 def _finite(ratio: float) -> float | None:
     return ratio if math.isfinite(ratio) else None
 
@@ -471,6 +515,8 @@ def check_claims(
     claims.append(_lower_bound_claim(certificate, points))
     if scan and certificate.spectral_ratio is not None:
         claims.append(_spectral_claim(certificate, rows))
+    if certificate.exclusion is not None:
+        claims.append(_exclusion_claim(certificate, certificate.exclusion, points))
     if certificate.guarantee is not None:
         claims.extend(
             _guarantee_claims(certificate, certificate.guarantee, points, pairs)
@@ -631,6 +677,26 @@ def _lower_bound_claim(certificate: Certificate, points: Points) -> Claim:
         stated=stated,
         found=f"{found:.9f}",
         holds=abs(certificate.lower_bound - found) <= _TOLERANCE,
+    )
+
+
+def _exclusion_claim(
+    certificate: Certificate, exclusion: Exclusion, points: Points
+) -> Claim:
+    name = "too few dimensions"
+    stated = f"{exclusion.n_components} for {exclusion.cap:.9f}"
+    pairs, weights = exclusion.excluding_pairs, exclusion.excluding_weights
+    fault = _weights_fault(certificate, pairs, weights, points)
+    if not fault and exclusion.n_components < 1:
+        fault = "no dimensions"
+    if fault:
+        return Claim(name=name, stated=stated, found=fault, holds=False)
+    found = lower_bound(points, pairs, weights, exclusion.n_components)
+    return Claim(
+        name=name,
+        stated=stated,
+        found=f"every projection to {exclusion.n_components} loses {found:.9f} or more",
+        holds=found > exclusion.cap,
     )
 
 

@@ -15,11 +15,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from isoproj._container import Tensors, read_container, write_container
 from isoproj._spectral import Indices
-from isoproj.certificate import Certificate
-from isoproj.estimators.base import LinearProjection, check_positive
+from isoproj.certificate import Certificate, Exclusion
+from isoproj.certify import certify_exclusion
+from isoproj.estimators.base import LinearProjection, check_positive, monitor_of
 from isoproj.exceptions import FormatError
 from isoproj.pairs import PairSet
 from isoproj.points import Points
+from isoproj.search import PairSearch
 from isoproj.solvers.base import (
     SolveResult,
     Status,
@@ -27,8 +29,12 @@ from isoproj.solvers.base import (
     history_of_table,
     history_table,
 )
+from isoproj.solvers.dimensions import Dimensions, fewest_dimensions
 
 __all__ = ["CertifiedProjection", "everything"]
+
+# Dimensions are looked for a little below the cap: searches round, certificates do not.
+_MARGIN = 1e-5
 
 
 class CertifiedProjection(LinearProjection):
@@ -51,6 +57,7 @@ class CertifiedProjection(LinearProjection):
     status_: Status
     history_: tuple[Step, ...]
     n_iter_: int
+    n_components_lower_bound_: int
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to one file, without pickle, whole or not at all.
@@ -155,6 +162,25 @@ class CertifiedProjection(LinearProjection):
             msg = f"verbose must be a whole number; got {self.verbose!r}. Use 0 or 1."
             raise ValueError(msg)  # noqa: TRY004 - scikit-learn's convention
 
+    def _fewest(
+        self, points: Points, search: PairSearch, seed: int
+    ) -> tuple[Dimensions, Exclusion | None]:
+        """Return the fewest dimensions found under the cap, and why not fewer."""
+        assert self.max_distortion is not None
+        cap = float(self.max_distortion)
+        found = fewest_dimensions(
+            search,
+            cap * (1.0 - _MARGIN),
+            tol=float(self.tol),
+            time_limit=self.time_limit,
+            seed=seed,
+            monitor=monitor_of(type(self).__name__, self.verbose),
+        )
+        exclusion = None
+        if found.weights.size:
+            exclusion = certify_exclusion(points, cap, found.pairs, found.weights)
+        return found, exclusion
+
     def _adopt(self, certificate: Certificate) -> None:
         self.certificate_ = certificate
         self.components_ = certificate.components
@@ -163,6 +189,10 @@ class CertifiedProjection(LinearProjection):
         self.worst_pairs_ = certificate.worst_pairs
         self.n_components_ = certificate.n_components
         self.n_features_in_ = certificate.n_features
+        exclusion = certificate.exclusion
+        if self.n_components is None and self.max_distortion is not None:
+            excluded = 0 if exclusion is None else exclusion.n_components
+            self.n_components_lower_bound_ = excluded + 1
 
     def _warn_of_status(self) -> None:
         msg = (

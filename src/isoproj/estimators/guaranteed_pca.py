@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -28,7 +28,6 @@ from isoproj.pairs import PairSet, prepare_pairs
 from isoproj.points import Points
 from isoproj.search import PairSearch
 from isoproj.solvers.base import Clock, SolveResult, Status, Step
-from isoproj.solvers.dimensions import Dimensions, fewest_dimensions
 from isoproj.solvers.guaranteed import GuaranteedResult, guaranteed
 from isoproj.solvers.minimax import minimax
 from isoproj.solvers.relaxation import Relaxation
@@ -195,9 +194,12 @@ class GuaranteedPCA(CertifiedProjection):
             name=type(self).__name__,
             verbose=self.verbose,
         )
-        k = self._fewest(problem) if self.n_components is None else self.n_components
+        exclusion, k = None, self.n_components
+        if k is None:
+            found, exclusion = self._fewest(points, problem.search, problem.seed)
+            k = found.k
         answer = problem.answer(int(k), self.max_distortion, float(self.slack))
-        self._adopt(answer.certificate)
+        self._adopt(replace(answer.certificate, exclusion=exclusion))
         self._measure(rows)
         self.status_ = answer.status
         self.history_ = answer.history
@@ -238,13 +240,6 @@ class GuaranteedPCA(CertifiedProjection):
             ``X @ components_ + mean_``.
         """
         return np.asarray(super().inverse_transform(X) + self.mean_)
-
-    def _fewest(self, problem: CappedProblem) -> int:
-        """Return the fewest dimensions found under the cap; keep what is proved."""
-        assert self.max_distortion is not None
-        found = problem.fewest(float(self.max_distortion))
-        self.n_components_lower_bound_ = found.impossible + 1
-        return found.k
 
     def _check_parameters(self, n_features: int) -> None:
         if self.n_components is None and self.max_distortion is None:
@@ -378,17 +373,6 @@ class CappedProblem:
                 coordinates, self.objective, self.pairs, self.points.first_copy
             )
         return self._matrix
-
-    def fewest(self, cap: float) -> Dimensions:
-        """Find the fewest dimensions under a cap."""
-        return fewest_dimensions(
-            self.search,
-            cap,
-            tol=self.tol,
-            time_limit=self._time_left(),
-            seed=self.seed,
-            monitor=monitor_of(self.name, self.verbose),
-        )
 
     def answer(self, k: int, cap: float | None, slack: float) -> Answer:
         """Find the projection to ``k`` dimensions that keeps most under a cap.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -117,6 +118,8 @@ class NearIsometricProjection(CertifiedProjection):
         Iterations run.
     n_components_ : int
         Number of dimensions kept.
+    n_components_lower_bound_ : int
+        Where ``max_distortion`` was given: no fewer dimensions can do.
     n_features_in_ : int
         Number of features seen in ``fit``.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -194,8 +197,24 @@ class NearIsometricProjection(CertifiedProjection):
         self._check_parameters(rows.shape[1])
         points, pairs = prepare_pairs(rows, self.pairs, rotate=True)
         warn_of_copies(points, pairs)
+        search = None
+        if self.solver == "minimax":
+            search = PairSearch(
+                points,
+                pairs,
+                memory_limit=float(self.memory_limit),
+                engine=self.engine,
+            )
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        exclusion, start = None, None
         k = 2 if self.n_components is None else int(self.n_components)
-        result = self._solve(points, pairs, k, last)
+        if self.max_distortion is not None and search is not None:
+            found, exclusion = self._fewest(points, search, seed)
+            k = found.k
+            start = None if found.result is None else found.result.basis
+        if start is None:
+            start = self._start(points, k, last)
+        result = self._solve(points, pairs, k, last, start, search, seed)
         components = shipped_components(points, result.basis, rows, k)
         certificate = certify(
             points,
@@ -207,7 +226,7 @@ class NearIsometricProjection(CertifiedProjection):
             spectral=pairs.n_pairs <= _LARGEST_DENSE and self.solver == "dual_ascent",
             engine=self.engine,
         )
-        self._adopt(certificate)
+        self._adopt(replace(certificate, exclusion=exclusion))
         self.status_ = result.status
         if certificate.distortion <= _NOTHING:
             # Whatever the solver says: the scan has seen that nothing is lost.
@@ -225,6 +244,16 @@ class NearIsometricProjection(CertifiedProjection):
             msg = (
                 "solver must be 'minimax' or 'dual_ascent'; "
                 f"got {self.solver!r}. Use 'minimax'."
+            )
+            raise ValueError(msg)
+        if self.max_distortion is not None and (
+            self.n_components is not None or self.solver != "minimax"
+        ):
+            msg = (
+                "max_distortion is of use with solver='minimax' and without "
+                f"n_components; got solver={self.solver!r} and "
+                f"n_components={self.n_components!r}. Leave n_components out, or use "
+                "GuaranteedPCA to have both."
             )
             raise ValueError(msg)
         restarts: object = self.n_restarts
@@ -254,7 +283,14 @@ class NearIsometricProjection(CertifiedProjection):
             raise ValueError(msg)  # noqa: TRY004 - scikit-learn's convention
 
     def _solve(
-        self, points: Points, pairs: PairSet, k: int, last: Certificate | None
+        self,
+        points: Points,
+        pairs: PairSet,
+        k: int,
+        last: Certificate | None,
+        start: Array | None,
+        search: PairSearch | None,
+        seed: int,
     ) -> SolveResult:
         if k >= points.n_dims:
             return everything(points, pairs)
@@ -265,23 +301,17 @@ class NearIsometricProjection(CertifiedProjection):
         if self.max_iter is not None:
             options["max_iter"] = int(self.max_iter)
         if self.solver == "minimax":
-            random = check_random_state(self.random_state)
             return minimax(
                 points,
                 pairs,
                 k,
                 tol=float(self.tol),
                 n_restarts=self.n_restarts,
-                start=self._start(points, k, last),
+                start=start,
                 known_pairs=_still_pairs(points, last),
                 checkpoint=self._checkpoint(points, pairs, k),
-                search=PairSearch(
-                    points,
-                    pairs,
-                    memory_limit=float(self.memory_limit),
-                    engine=self.engine,
-                ),
-                seed=int(random.randint(2**31 - 1)),
+                search=search,
+                seed=seed,
                 **options,
             )
         if pairs.n_pairs > _LARGEST_DENSE:

@@ -12,11 +12,11 @@ covers the search's own rounding.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from isoproj._spectral import Array, Indices, top_eigenpairs
+from isoproj._spectral import Array, Indices, orthonormal, top_eigenpairs
 from isoproj._threads import single_blas_thread
 from isoproj.search import PairSearch
 from isoproj.solvers.base import Clock, Journal, Monitor, Status, Step, Stopped
@@ -33,7 +33,11 @@ _TEMPERATURES = (0.01, 0.003, 0.001, 0.0003, 0.0001)
 _N_COOL = 3
 # Caps are aimed at this far inside, which covers the rounding of searches.
 _MARGIN = 1e-5
-_ROUNDS = 6
+_ROUNDS = 10
+# The price falls by this factor while the cap is not reached.
+_CHEAPER = 3.0
+_CHEAPEST = 100.0
+_HALVINGS = 6
 _GAIN = 1e-6
 
 
@@ -261,6 +265,8 @@ def _search(
     price = 1.0 / (1.5 * float(relaxation.multipliers.sum()) + 0.5)
     goal = Capped(progress.cap - _MARGIN, price, len(further))
     _anneal(progress, known, goal, rounded, _TEMPERATURES, count)
+    # A start under the cap must not leave it: any lower price is exact as well.
+    goal = replace(goal, price=goal.price / _CHEAPEST)
     for start in starts:
         _anneal(progress, known, goal, start, _TEMPERATURES[-_N_COOL:], count)
 
@@ -286,13 +292,44 @@ def _anneal(
     last = -math.inf
     for _ in range(_ROUNDS):
         basis = finish(known.secants, basis, goal=goal, max_iter=3)
-        _, overall = known.grow(basis, 0.005, count, cap=goal.cap)
+        excess, overall = known.grow(basis, 0.005, count, cap=goal.cap)
         better = progress.see(basis, overall)
         progress.tell(known.codes.size)
         if overall <= progress.cap - 0.3 * _MARGIN:
             if not better or progress.kept < last + _GAIN:
                 break
             last = progress.kept
+        elif overall - excess > goal.cap:
+            # The penalty is not exact yet: local multipliers exceed the relaxation's.
+            goal = replace(goal, price=goal.price / _CHEAPER)
+            basis = cooled(known.secants, basis, temperatures[-1], goal)
+    else:
+        _retreat(progress, known, goal, basis, count)
+
+
+def _retreat(
+    progress: _Progress, known: WorkingSet, goal: Capped, basis: Array, count: int
+) -> None:
+    """Go from the best basis under the cap towards one above it, as far as allowed."""
+    if progress.basis is None:
+        return
+    left, _, right = np.linalg.svd(basis.T @ progress.basis)
+    inside, outside = progress.basis, basis @ (left @ right)
+    low, high = 0.0, 1.0
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        between = orthonormal((1.0 - middle) * inside + middle * outside)
+        _, overall = known.grow(between, 0.005, count, cap=goal.cap)
+        progress.see(between, overall)
+        progress.tell(known.codes.size)
+        low, high = (middle, high) if overall <= progress.cap else (low, middle)
+    basis = orthonormal((1.0 - low) * inside + low * outside)
+    for _ in range(_HALVINGS):
+        basis = finish(known.secants, basis, goal=goal, max_iter=3)
+        _, overall = known.grow(basis, 0.005, count, cap=goal.cap)
+        progress.tell(known.codes.size)
+        if not progress.see(basis, overall):
+            break
 
 
 def _root(objective: Array) -> Array:
