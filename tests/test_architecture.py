@@ -46,6 +46,7 @@ ROOMS = [
     "solvers.checkpoint",
     "solvers.minimax",
     "solvers.dimensions",
+    "solvers.curve",
     "solvers.guaranteed",
     "solvers.extremes",
     "solvers.isometry",
