@@ -23,6 +23,33 @@ def pairs_that_count(X, kind, listed):
     return pairs[(X[pairs[:, 0]] != X[pairs[:, 1]]).any(axis=1)]
 
 
+def moment(X, pairs, weights, counted):
+    assert (weights >= 0).all(), "weights are not negative"
+    assert {*map(frozenset, pairs.tolist())} <= {*map(frozenset, counted.tolist())}
+    x = directions(X, pairs)
+    return x.T @ (weights[:, None] * x)
+
+
+def top_sum(matrix, k):
+    return np.linalg.eigvalsh(matrix)[::-1][:k].sum()
+
+
+def check_guarantee(claim, arrays, X, C, counted):
+    stated = claim["guarantee"]
+    if stated["objective"] == "variance":
+        rows = X[: claim["n_points"]]
+        whole = np.cov(rows, rowvar=False)
+        whole = whole / np.trace(whole)
+    else:
+        whole = moment(X, counted, np.full(len(counted), 1 / len(counted)), counted)
+    assert claim["distortion"] <= stated["cap"], "cap"
+    assert abs(np.trace(C @ whole @ C.T) - stated["kept"]) <= 1e-9, "kept"
+    w = arrays["multipliers"]
+    most = whole + moment(X, arrays["capped_pairs"], w, counted)
+    bound = top_sum(most, len(C)) - (1 - stated["cap"]) * w.sum()
+    assert stated["kept_bound"] >= min(1, bound) - 1e-9, "kept bound"
+
+
 def check(path, X):
     with safe_open(path, framework="numpy") as file:
         header = json.loads(file.metadata()["isoproj"])
@@ -51,12 +78,12 @@ def check(path, X):
     losses = 1 - ((directions(X, counted) @ C.T) ** 2).sum(axis=1)
     assert abs(losses.max() - claim["distortion"]) <= 1e-9, "distortion"
 
-    assert weights.min() >= 0 and abs(weights.sum() - 1) <= 1e-9, "weights"
-    assert {*map(frozenset, pairs.tolist())} <= {*map(frozenset, counted.tolist())}
-    x = directions(X, pairs)
-    top = np.linalg.eigvalsh(x.T @ (weights[:, None] * x))[::-1][:k].sum()
+    assert abs(weights.sum() - 1) <= 1e-9, "weights sum to one"
+    top = top_sum(moment(X, pairs, weights, counted), k)
     assert claim["lower_bound"] <= 1 - top + 1e-9, "lower bound"
     assert claim["lower_bound"] <= claim["distortion"]
+    if "guarantee" in claim:
+        check_guarantee(claim, arrays, X, C, counted)
     return claim["lower_bound"], claim["distortion"]
 
 

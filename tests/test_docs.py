@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from geometry import cloud
 
-from isoproj import NearIsometricProjection
+from isoproj import GuaranteedPCA, NearIsometricProjection
 from isoproj.commandline.program import main
 
 ROOT = Path(__file__).parents[1]
@@ -86,6 +86,23 @@ def test_the_checker_confirms_what_isoproj_certifies(checker, tmp_path, pairs, d
     model.save(tmp_path / "model.isoproj")
     bounds = checker.check(tmp_path / "model.isoproj", X)
     assert bounds == (model.lower_bound_, model.distortion_)
+
+
+@pytest.mark.parametrize("objective", ["variance", "distortion"])
+def test_the_checker_confirms_guarantees_and_finds_forged_ones(
+    checker, tmp_path, objective
+):
+    X = cloud(5, 20, 6)
+    model = GuaranteedPCA(2, objective=objective, random_state=0).fit(X)
+    model.save(tmp_path / "model.isoproj")
+    checker.check(tmp_path / "model.isoproj", X)
+    whole = model.certificate_
+    for forged in ({"kept": 0.99}, {"kept_bound": 0.01}, {"cap": 0.01}):
+        guarantee = dataclasses.replace(whole.guarantee, **forged)
+        path = tmp_path / "forged.isoproj"
+        dataclasses.replace(whole, guarantee=guarantee).save(path)
+        with pytest.raises(AssertionError, match=next(iter(forged)).split("_")[0]):
+            checker.check(path, X)
 
 
 @pytest.mark.parametrize(
