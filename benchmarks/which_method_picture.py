@@ -55,15 +55,14 @@ def draw(spots, capped, floor) -> None:
         axis.annotate(
             names[name],
             (loss, kept),
-            xytext=(0, -16),
+            xytext=(8, -14),
             textcoords="offset points",
-            ha="center",
             color=COLOURS[name],
         )
     axis.annotate(
         "GuaranteedPCA,\nslack 0.05 to 0.2",
         capped[0],
-        xytext=(10, -34),
+        xytext=(6, -30),
         textcoords="offset points",
         color=COLOURS["guaranteed_pca"],
     )
