@@ -19,13 +19,17 @@ test-slow: $(SETUP)
 test-browser: $(SETUP)
 	$(BIN)/python -m pytest -m browser tests/reporting
 
+# The site, in docs/_build/html; a warning is an error.
+docs: $(SETUP)
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+
 lint: $(SETUP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # uv makes the environment in seconds where it is installed; plain venv and pip
 # do the same where it is not.

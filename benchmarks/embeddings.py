@@ -72,6 +72,8 @@ def main(ks: list[int]) -> None:
             found = neighbours(
                 model.transform(index), model.transform(queries), NEIGHBOURS
             )
+            stopped = getattr(model, "status_", None) == "time_limit"
+            name += " (stopped by the limit)" if stopped else ""
             floor = floor or getattr(model, "lower_bound_", None)
             print(
                 f"| {k} | {name} | {result.distortion:.4f} | "

@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 
-from isoproj import NearIsometricProjection, Report, audit, report
+from isoproj import GuaranteedPCA, NearIsometricProjection, Report, audit, report
 from isoproj.baselines import PCAProjection
 from isoproj.exceptions import ClaimError
 
@@ -246,6 +246,25 @@ def test_sparse_data_and_full_rank_have_reports():
 def test_options_that_do_not_fit_are_told(fitted, digits, options, part):
     with pytest.raises(ValueError, match=part):
         fitted.report(digits, **options)
+
+
+def test_what_is_kept_under_a_cap_is_told(digits, tmp_path):
+    model = GuaranteedPCA(4, random_state=0).fit(digits[:60])
+    made = model.report(digits[:60])
+    facts = made.to_dict()
+    assert facts["guarantee"]["kept"] == model.kept_ <= model.kept_bound_
+    variance = {m["name"]: m["variance"] for m in facts["methods"]}
+    assert_allclose(variance["isoproj"], model.kept_, rtol=1e-9)
+    ratios = PCA(4).fit(digits[:60]).explained_variance_ratio_
+    assert_allclose(variance["pca"], ratios.sum(), rtol=1e-9)
+    last = facts["kept_history"][-1]
+    assert_allclose(last["lower"], model.kept_, atol=1e-6)
+    assert last["lower"] <= last["upper"]
+    assert Page(made.html()).tags.count("svg") == 10
+    assert f"{model.max_distortion_:.4f}" in made.markdown()
+    model.save(tmp_path / "m.isoproj")
+    back = GuaranteedPCA.load(tmp_path / "m.isoproj").report(digits[:60])
+    assert back.to_dict()["kept_history"] == facts["kept_history"]
 
 
 def test_a_report_needs_a_certificate(digits):

@@ -16,7 +16,13 @@ import numpy as np
 from isoproj.reporting.facts import Facts
 from isoproj.reporting.wording import METHOD_NAMES, amount, percent
 
-__all__ = ["bounds_chart", "convergence_chart", "curve_chart", "histogram_chart"]
+__all__ = [
+    "bounds_chart",
+    "convergence_chart",
+    "curve_chart",
+    "histogram_chart",
+    "kept_chart",
+]
 
 _LOST = "share of squared length lost"
 _WORST = "share of squared length the worst pair loses"
@@ -284,7 +290,7 @@ def _curve_line(
 
 
 def convergence_chart(facts: Facts, width: int) -> str:
-    """Return both bounds by round.
+    """Return both bounds on the distortion by round.
 
     Parameters
     ----------
@@ -298,30 +304,52 @@ def convergence_chart(facts: Facts, width: int) -> str:
     str
         An ``svg`` element.
     """
-    history = facts["history"]
+    return _between(facts["history"], width, found="upper", bound="lower")
+
+
+def kept_chart(facts: Facts, width: int) -> str:
+    """Return what is kept under a cap, and the most that can be, by round.
+
+    Parameters
+    ----------
+    facts : dict
+        Of a report on a model with a guarantee.
+    width : int
+        Of the drawing.
+
+    Returns
+    -------
+    str
+        An ``svg`` element.
+    """
+    return _between(facts["kept_history"], width, found="lower", bound="upper")
+
+
+def _between(history: list[Facts], width: int, *, found: str, bound: str) -> str:
+    """Draw what was found and what bounds it, round by round."""
     rounds = [step["iteration"] for step in history]
-    upper = [step["distortion"] for step in history]
-    lower = [step["lower_bound"] for step in history]
     drawing = _Drawing("Both bounds by round", width, 270, "14 14 48 56")
     x = drawing.across(rounds[0], max(rounds[-1], rounds[0] + 1))
-    low, high = min(lower), max(upper)
+    low = min(step["lower"] for step in history)
+    high = max(step["upper"] for step in history)
     slack = 0.06 * (high - low) or 0.01
     y = drawing.upwards(low - slack, high + slack)
     whole = [t for t in _ticks(rounds[0], rounds[-1], 6) if t == int(t)]
     drawing.x_axis(x, whole or [rounds[0]], "round")
     ticks = _ticks(low - slack, high + slack, 5)
     drawing.y_axis(y, ticks, [f"{t:.3g}" for t in ticks])
-    above = [(x(at), y(v)) for at, v in zip(rounds, upper, strict=True)]
-    below = [(x(at), y(v)) for at, v in zip(rounds, lower, strict=True)]
-    drawing.area([*above, *below[::-1]], "area-isoproj")
-    drawing.line(above, "line-isoproj")
-    drawing.line(below, "floor-line dashed")
-    for step in history:
+    lines = {
+        side: [(x(step["iteration"]), y(step[side])) for step in history]
+        for side in (found, bound)
+    }
+    drawing.area([*lines[found], *lines[bound][::-1]], "area-isoproj")
+    drawing.line(lines[found], "line-isoproj")
+    drawing.line(lines[bound], "floor-line dashed")
+    for step, spot in zip(history, lines[found], strict=True):
         title = (
             f"round {step['iteration']}, {step['seconds']:.1f} s: between "
-            f"{step['lower_bound']:.4f} and {step['distortion']:.4f}"
+            f"{step['lower']:.4f} and {step['upper']:.4f}"
         )
-        spot = (x(step["iteration"]), y(step["distortion"]))
         drawing.dot(*spot, "fill-isoproj", title, r=2.6)
     return drawing.svg()
 

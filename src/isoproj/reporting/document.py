@@ -195,6 +195,8 @@ def _charts(facts: Facts) -> dict[str, tuple[str, str]]:
         wanted["curve"] = charts.curve_chart
     if len(facts["history"]) > 1:
         wanted["convergence"] = charts.convergence_chart
+    if len(facts["kept_history"]) > 1:
+        wanted["kept"] = charts.kept_chart
     return {
         name: (draw(facts, _WIDE), draw(facts, _NARROW))
         for name, draw in wanted.items()

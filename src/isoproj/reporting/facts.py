@@ -102,7 +102,9 @@ def facts_of(model: Any, X: ArrayLike | Rows | None, options: Options) -> Facts:
         "worst_pairs": _bare_pairs(certificate),
         "pca_worst_pairs": None,
         "heldout": None,
+        "guarantee": _guarantee(certificate),
         "history": _history(model),
+        "kept_history": _kept_history(model),
         "versions": versions(),
     }
     if X is not None:
@@ -179,21 +181,56 @@ def _given_curve(curve: Any, certificate: Certificate) -> Facts | None:  # noqa:
 
 
 def _history(model: Any) -> list[Facts]:  # noqa: ANN401
-    steps = getattr(model, "history_", ())
+    """Return the best bounds on the distortion so far, round by round."""
     best, floor, told = math.inf, 0.0, []
-    for step in steps:
+    for step in getattr(model, "history_", ()):
+        if step.kept > 0.0:
+            break  # The search for variance, under the cap that this one found.
         best, floor = min(best, step.distortion), max(floor, step.lower_bound)
         told.append(
             {
                 "iteration": step.iteration,
-                "distortion": best,
-                "lower_bound": floor,
+                "upper": best,
+                "lower": floor,
                 "seconds": step.seconds,
             }
         )
+    return _thinned(told)
+
+
+def _kept_history(model: Any) -> list[Facts]:  # noqa: ANN401
+    """Return what is kept under the cap and the most that can be, round by round."""
+    best, bound, told = 0.0, 1.0, []
+    for step in getattr(model, "history_", ()):
+        if step.kept > 0.0:
+            best, bound = max(best, step.kept), min(bound, step.kept_bound)
+            told.append(
+                {
+                    "iteration": step.iteration,
+                    "upper": bound,
+                    "lower": best,
+                    "seconds": step.seconds,
+                }
+            )
+    return _thinned(told)
+
+
+def _thinned(told: list[Facts]) -> list[Facts]:
     # A curve of a few hundred points looks the same as one of thousands.
     stride = max(1, len(told) // 400)
     return told[:-1:stride] + told[-1:]
+
+
+def _guarantee(certificate: Certificate) -> Facts | None:
+    guarantee = certificate.guarantee
+    if guarantee is None:
+        return None
+    return {
+        "objective": guarantee.objective.value,
+        "cap": guarantee.cap,
+        "kept": guarantee.kept,
+        "kept_bound": guarantee.kept_bound,
+    }
 
 
 def _measured(
@@ -239,14 +276,16 @@ def _checked_claims(certificate: Certificate, rows: Rows, max_pairs: int) -> Fac
 
 def _methods(scene: Scene) -> list[Facts]:
     exact = scene.sample.is_whole
+    kept = scene.variance_kept()
     ours = _method("isoproj", scene.ours, exact=exact)
     # The certificate knows the worst of all pairs, whatever was sampled.
     ours["distortion"], ours["distortion_is"] = scene.certificate.distortion, "exact"
-    return [
+    methods = [
         ours,
         _method("pca", scene.pca, exact=exact),
         _method("random", scene.random, exact=exact),
     ]
+    return [{**method, "variance": kept[method["name"]]} for method in methods]
 
 
 def _method(name: str, result: AuditResult, *, exact: bool) -> Facts:

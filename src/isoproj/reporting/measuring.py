@@ -126,7 +126,8 @@ class Scene:
         self.sample = sample_rows(rows, certificate.pairs, max_pairs)
         self.components = certificate.components.astype(np.float64)
         k, d = self.components.shape
-        self._axes = _principal_axes(self.points)
+        self._scatter = _scatter(self.points)
+        self._axes = np.asarray(np.linalg.eigh(self._scatter)[1][:, ::-1])
         self.pca_components = self.principal_components(k)
         noise = np.random.default_rng(0).standard_normal((d, k))
         self.random_components = orthonormal(noise).T
@@ -137,6 +138,17 @@ class Scene:
     def principal_components(self, k: int) -> Array:
         """Return the first ``k`` principal components of all points, one a row."""
         return self.points.frame.lift(self._axes[:, :k]).T
+
+    def variance_kept(self) -> dict[str, float]:
+        """Return the share of all points' variance that every method keeps."""
+        maps = {"isoproj": self.components, "pca": self.pca_components}
+        maps["random"] = self.random_components
+        total = float(np.trace(self._scatter))
+        kept = {}
+        for name, components in maps.items():
+            inside = self.points.frame.coordinates_of(components.T)
+            kept[name] = float(np.sum(inside * (self._scatter @ inside))) / total
+        return kept
 
     def pca_losses(self, ks: Sequence[int]) -> Array:
         """Return what PCA's worst measured pair loses at other dimensions."""
@@ -189,7 +201,7 @@ class Scene:
 
 
 @single_blas_thread
-def _principal_axes(points: Points) -> Array:
-    """Return the principal axes in span coordinates, widest spread first."""
+def _scatter(points: Points) -> Array:
+    """Return the scatter matrix of the points in span coordinates."""
     centred = points.coordinates - points.coordinates.mean(axis=0)
-    return np.asarray(np.linalg.eigh(centred.T @ centred)[1][:, ::-1])
+    return np.asarray(centred.T @ centred)

@@ -15,6 +15,7 @@ _LIMITS = (
     "proven, but the gap to it need not close: the problem is not convex."
 )
 METHOD_NAMES = {"isoproj": "isoproj", "pca": "PCA", "random": "random"}
+_KEPT = {"variance": "variance", "distortion": "squared length on average"}
 
 
 def percent(share: float) -> str:
@@ -69,6 +70,8 @@ def sentences(facts: Facts) -> dict[str, str]:
         told["heldout"] = _heldout(facts)
     if facts["history"]:
         told["convergence"] = _convergence(facts)
+    if facts["kept_history"]:
+        told["kept"] = _kept(facts)
     return told
 
 
@@ -105,12 +108,26 @@ def _certificate(facts: Facts) -> str:
         f"{bounds['lower_bound']:.4f}."
     )
     gap = bounds["optimality_gap"]
-    if gap is not None:
+    if facts["guarantee"]:
+        text += _cap(facts)
+    elif gap is not None:
         text += (
             f" So this projection is within {percent(gap)} of the best one there is."
         )
     if facts["methods"]:
         text += " PCA and one random projection of the same size stand beside it."
+    return text
+
+
+def _cap(facts: Facts) -> str:
+    guarantee = facts["guarantee"]
+    text = (
+        f" The cap was {guarantee['cap']:.4f}; under it this projection keeps "
+        f"{guarantee['kept']:.4f} of the {_KEPT[guarantee['objective']]}, and none can "
+        f"keep more than {guarantee['kept_bound']:.4f}."
+    )
+    if facts["methods"] and guarantee["objective"] == "variance":
+        text += f" PCA, under no cap, keeps {facts['methods'][1]['variance']:.4f}."
     return text
 
 
@@ -162,9 +179,20 @@ def _heldout(facts: Facts) -> str:
 
 def _convergence(facts: Facts) -> str:
     last = facts["history"][-1]
-    return (
+    text = (
         f"Best distortion and best lower bound so far, {last['iteration']} rounds in "
-        f"{last['seconds']:.1f} s. The true optimum lies between the two lines."
+        f"{last['seconds']:.1f} s. The least possible distortion lies between the two."
+    )
+    if facts["guarantee"]:
+        text += " This search found the cap; the next one keeps the most under it."
+    return text
+
+
+def _kept(facts: Facts) -> str:
+    last = facts["kept_history"][-1]
+    return (
+        f"What is kept under the cap and the most that can be, {last['iteration']} "
+        f"rounds in {last['seconds']:.1f} s."
     )
 
 

@@ -1,0 +1,63 @@
+"""How the documentation is built: ``make docs``."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from isoproj import __version__
+
+project = "isoproj"
+copyright = "the isoproj contributors"  # noqa: A001 - Sphinx's name
+release = version = __version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.mathjax",
+]
+source_suffix = {".md": "markdown"}
+exclude_patterns = ["_build"]
+templates_path: list[str] = []
+
+myst_enable_extensions = ["dollarmath", "colon_fence"]
+myst_heading_anchors = 3
+
+autodoc_default_options = {"members": True, "inherited-members": False}
+autodoc_typehints = "none"
+autosummary_generate = False
+napoleon_google_docstring = False
+napoleon_use_rtype = False
+napoleon_use_ivar = True
+
+html_theme = "furo"
+html_title = f"isoproj {version}"
+html_static_path = ["_static"]
+html_theme_options = {
+    "light_css_variables": {
+        "color-brand-primary": "#0072b2",
+        "color-brand-content": "#0072b2",
+    },
+    "dark_css_variables": {
+        "color-brand-primary": "#56b4e9",
+        "color-brand-content": "#56b4e9",
+    },
+}
+
+
+def _escape_underscores(*event: Any) -> None:
+    """Keep reStructuredText from reading names like ``n_components_`` as links."""
+    lines: list[str] = event[-1]
+    for at, line in enumerate(lines):
+        names, colon, kind = line.partition(" : ")
+        if colon:
+            names = re.sub(r"(\w)_(?=,)", r"\1\\_", names)
+            kind = re.sub(r"(\w)_(?=[,)\s]|$)", r"\1\\_", kind)
+            lines[at] = f"{names}{colon}{kind}"
+
+
+def setup(app: Any) -> None:
+    """Escape before napoleon reads the docstrings."""
+    app.connect("autodoc-process-docstring", _escape_underscores, priority=400)

@@ -1,0 +1,92 @@
+"""Check a certificate without isoproj: python independent_checker.py MODEL X.npy."""
+
+import hashlib
+import json
+import sys
+
+import numpy as np
+from safetensors import safe_open
+
+
+def directions(X, pairs):
+    gaps = X[pairs[:, 0]] - X[pairs[:, 1]]
+    return gaps / np.linalg.norm(gaps, axis=1)[:, None]
+
+
+def pairs_that_count(X, kind, listed):
+    if kind == "listed":
+        pairs = listed
+    elif kind == "directions":  # X has the origin as its last row by now
+        pairs = np.array([[i, len(X) - 1] for i in range(len(X) - 1)])
+    else:
+        pairs = np.column_stack(np.triu_indices(len(X), 1))
+    return pairs[(X[pairs[:, 0]] != X[pairs[:, 1]]).any(axis=1)]
+
+
+def moment(X, pairs, weights, counted):
+    assert (weights >= 0).all(), "weights are not negative"
+    assert {*map(frozenset, pairs.tolist())} <= {*map(frozenset, counted.tolist())}
+    x = directions(X, pairs)
+    return x.T @ (weights[:, None] * x)
+
+
+def top_sum(matrix, k):
+    return np.linalg.eigvalsh(matrix)[::-1][:k].sum()
+
+
+def check_guarantee(claim, arrays, X, C, counted):
+    stated = claim["guarantee"]
+    if stated["objective"] == "variance":
+        rows = X[: claim["n_points"]]
+        whole = np.cov(rows, rowvar=False)
+        whole = whole / np.trace(whole)
+    else:
+        whole = moment(X, counted, np.full(len(counted), 1 / len(counted)), counted)
+    assert claim["distortion"] <= stated["cap"], "cap"
+    assert abs(np.trace(C @ whole @ C.T) - stated["kept"]) <= 1e-9, "kept"
+    w = arrays["multipliers"]
+    most = whole + moment(X, arrays["capped_pairs"], w, counted)
+    bound = top_sum(most, len(C)) - (1 - stated["cap"]) * w.sum()
+    assert stated["kept_bound"] >= min(1, bound) - 1e-9, "kept bound"
+
+
+def check(path, X):
+    with safe_open(path, framework="numpy") as file:
+        header = json.loads(file.metadata()["isoproj"])
+        arrays = {name: file.get_tensor(name) for name in file.keys()}
+    assert (header["format"], header["format_version"]) == ("isoproj", 1)
+    claim = header["certificate"]
+    C = arrays["components"].astype(np.float64)
+    pairs, weights = arrays["weighted_pairs"], arrays["weights"]
+    k, kind = C.shape[0], claim["pair_kind"]
+
+    X = np.asarray(X, dtype="<f8") + 0.0  # adding zero turns -0 into 0
+    assert X.shape == (claim["n_points"], claim["n_features"]), "shape"
+    shape = np.array(X.shape, dtype="<i8").tobytes()
+    digest = hashlib.sha256(b"isoproj points 1\n" + shape + X.tobytes()).hexdigest()
+    assert digest == claim["fingerprint"], "fingerprint"
+    if kind == "directions":
+        X = np.vstack([X, np.zeros(X.shape[1])])
+
+    gram = C @ C.T
+    allowed = 1e-10 if arrays["components"].dtype == np.float64 else 1e-5
+    assert np.abs(gram - np.eye(k)).max() <= allowed, "orthonormal rows"
+    assert np.linalg.eigvalsh(gram)[-1] <= 1 + 1e-11, "no stretching"
+
+    counted = pairs_that_count(X, kind, arrays.get("listed_pairs"))
+    assert len(counted) == claim["n_pairs"], "pairs that count"
+    losses = 1 - ((directions(X, counted) @ C.T) ** 2).sum(axis=1)
+    assert abs(losses.max() - claim["distortion"]) <= 1e-9, "distortion"
+
+    assert abs(weights.sum() - 1) <= 1e-9, "weights sum to one"
+    top = top_sum(moment(X, pairs, weights, counted), k)
+    assert claim["lower_bound"] <= 1 - top + 1e-9, "lower bound"
+    assert claim["lower_bound"] <= claim["distortion"]
+    if "guarantee" in claim:
+        check_guarantee(claim, arrays, X, C, counted)
+    return claim["lower_bound"], claim["distortion"]
+
+
+if __name__ == "__main__":
+    lower, upper = check(sys.argv[1], np.load(sys.argv[2]))
+    print(f"holds: no projection below {lower:.6f}, this one {upper:.6f}")

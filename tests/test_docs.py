@@ -1,0 +1,142 @@
+"""Every example of the documentation runs; the checker on its page is a real one."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from geometry import cloud
+
+from isoproj import GuaranteedPCA, NearIsometricProjection
+from isoproj.commandline.program import main
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted(
+    path.relative_to(ROOT).as_posix()
+    for path in [ROOT / "README.md", *DOCS.rglob("*.md")]
+    if "_build" not in path.parts
+)
+FENCE = re.compile(r"^```(python|sh)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks_of(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return [(match[1], match[2]) for match in FENCE.finditer(text)]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks_of(page)])
+def test_examples_run_as_they_are_printed(page, tmp_path, monkeypatch):
+    for library in ("matplotlib", "jinja2"):
+        pytest.importorskip(library)
+    monkeypatch.chdir(tmp_path)
+    names = {"__name__": "example"}
+    for kind, block in blocks_of(page):
+        if kind == "python":
+            exec(compile(block, page, "exec"), names)
+            continue
+        for line in block.splitlines():
+            program, *arguments = shlex.split(line, comments=True)
+            assert program == "isoproj"
+            assert main([*arguments, "-q"]) == 0, line
+
+
+def test_quick_start_and_tutorials_have_examples():
+    for page in ("docs/quickstart.md", "docs/which-method.md", "docs/limits.md"):
+        assert blocks_of(page)
+    assert all(blocks_of(p) for p in PAGES if p.startswith("docs/tutorials/"))
+
+
+def test_links_between_pages_lead_somewhere():
+    for page in PAGES:
+        text = (ROOT / page).read_text(encoding="utf-8")
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
+            assert (ROOT / page).parent.joinpath(target).exists(), (page, target)
+
+
+@pytest.fixture(scope="module")
+def checker():
+    spec = importlib.util.spec_from_file_location(
+        "independent_checker", DOCS / "independent_checker.py"
+    )
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_checker_knows_nothing_of_isoproj():
+    source = (DOCS / "independent_checker.py").read_text(encoding="utf-8")
+    imported = set(re.findall(r"^(?:import|from) (\w+)", source, re.MULTILINE))
+    assert imported == {"hashlib", "json", "sys", "numpy", "safetensors"}
+
+
+@pytest.mark.parametrize("pairs", ["all", "directions", [[0, 1], [3, 2], [5, 9]]])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_the_checker_confirms_what_isoproj_certifies(checker, tmp_path, pairs, dtype):
+    X = cloud(4, 14, 6).astype(dtype)
+    X[0, 0] = -0.0
+    model = NearIsometricProjection(2, pairs=pairs, random_state=0).fit(X)
+    model.save(tmp_path / "model.isoproj")
+    bounds = checker.check(tmp_path / "model.isoproj", X)
+    assert bounds == (model.lower_bound_, model.distortion_)
+
+
+@pytest.mark.parametrize("objective", ["variance", "distortion"])
+def test_the_checker_confirms_guarantees_and_finds_forged_ones(
+    checker, tmp_path, objective
+):
+    X = cloud(5, 20, 6)
+    model = GuaranteedPCA(2, objective=objective, random_state=0).fit(X)
+    model.save(tmp_path / "model.isoproj")
+    checker.check(tmp_path / "model.isoproj", X)
+    whole = model.certificate_
+    for forged in ({"kept": 0.99}, {"kept_bound": 0.01}, {"cap": 0.01}):
+        guarantee = dataclasses.replace(whole.guarantee, **forged)
+        path = tmp_path / "forged.isoproj"
+        dataclasses.replace(whole, guarantee=guarantee).save(path)
+        with pytest.raises(AssertionError, match=next(iter(forged)).split("_")[0]):
+            checker.check(path, X)
+
+
+@pytest.mark.parametrize(
+    ("forged", "fault"),
+    [
+        ({"distortion": 0.01}, "distortion"),
+        ({"lower_bound": 0.99}, "lower bound"),
+        ({"fingerprint": "0" * 64}, "fingerprint"),
+        ({"n_pairs": 90}, "pairs that count"),
+        ({"components": np.eye(2, 6) * 1.1}, "orthonormal"),
+    ],
+)
+def test_the_checker_finds_forgeries(checker, tmp_path, forged, fault):
+    X = cloud(4, 14, 6)
+    model = NearIsometricProjection(2, random_state=0).fit(X)
+    dataclasses.replace(model.certificate_, **forged).save(tmp_path / "f.isoproj")
+    with pytest.raises(AssertionError, match=fault):
+        checker.check(tmp_path / "f.isoproj", X)
+
+
+def test_the_checker_is_a_program(tmp_path):
+    X = cloud(4, 14, 6)
+    NearIsometricProjection(2, random_state=0).fit(X).save(tmp_path / "m.isoproj")
+    np.save(tmp_path / "x.npy", X)
+    command = [sys.executable, DOCS / "independent_checker.py", "m.isoproj", "x.npy"]
+    done = subprocess.run(
+        command, cwd=tmp_path, check=True, capture_output=True, text=True
+    )
+    assert done.stdout.startswith("holds: no projection below")
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_a_warning(tmp_path):
+    pytest.importorskip("sphinx")
+    command = [sys.executable, "-m", "sphinx", "-W", "-q", "-b", "html", DOCS, tmp_path]
+    subprocess.run(command, check=True, capture_output=True)
+    assert (tmp_path / "quickstart.html").exists()
