@@ -27,6 +27,7 @@ ROOMS = [
     "sieve",
     "sifting",
     "search",
+    "sampling",
     "problem",
     "objective",
     "certificate",

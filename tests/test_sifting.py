@@ -201,3 +201,14 @@ def test_summaries_and_sifting_name_the_same_pairs(sifted):
     assert_array_equal(
         find_worst(points, pairs, components).worst_pairs, full.worst_pairs
     )
+
+
+@pytest.mark.parametrize("rank", [1, 2, 5, 12])
+@pytest.mark.parametrize("k", [1, 4, 11])
+def test_directions_are_orthonormal_whatever_the_points_span(rank, k):
+    rows = cloud(rank, 50, rank) @ cloud(9, rank, 12)
+    directions = Sieve.of(rows, random_basis(k, 12, k)).directions
+    gram = directions.T @ directions
+    assert_allclose(gram, np.eye(directions.shape[1]), atol=1e-12)
+    inside = Sieve.of(rows, np.linalg.svd(rows)[2][: min(k, rank)].T).directions
+    assert_allclose(inside.T @ inside, np.eye(inside.shape[1]), atol=1e-12)

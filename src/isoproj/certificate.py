@@ -28,6 +28,7 @@ _SCALARS: dict[str, tuple[type, ...]] = {
     "n_features": (int,),
     "fingerprint": (str,),
     "spectral_ratio": (float, type(None)),
+    "sampled_share": (float, type(None)),
 }
 _TENSORS: dict[str, tuple[tuple[str, ...], int]] = {
     "components": (("f8", "f4"), 2),
@@ -165,6 +166,9 @@ class Certificate:
         Bound on ``distortion / p*`` of the paper's algorithm at its optimum, from the
         spectrum of the unweighted directions; None where it was not computed or is
         infinite.
+    sampled_share : float or None
+        Where the pairs are a sample: with 95 % confidence no more than this share of
+        all pairs loses more than ``distortion``, from a fresh sample; else None.
     guarantee : Guarantee or None
         What is kept on the whole under a cap, where that was the question.
     exclusion : Exclusion or None
@@ -186,6 +190,7 @@ class Certificate:
     n_features: int
     fingerprint: str
     spectral_ratio: float | None = None
+    sampled_share: float | None = None
     guarantee: Guarantee | None = None
     exclusion: Exclusion | None = None
 
@@ -210,11 +215,20 @@ class Certificate:
 
     def __str__(self) -> str:
         # Rounded outwards: what is promised must hold.
+        if self.pair_kind is PairKind.SAMPLED:
+            share = 100.0 if self.sampled_share is None else 100 * self.sampled_share
+            sampled = "sampled "
+            rest = (
+                f" Sampled: of all pairs, with 95 % confidence, at most {share:.2g}% "
+                "keep less."
+            )
+        else:
+            sampled = rest = ""
         sentence = (
-            f"Every one of {self.n_pairs:,} distances keeps at least "
+            f"Every one of {self.n_pairs:,} {sampled}distances keeps at least "
             f"{_rounded_down(1.0 - self.distortion):.2f}% of its squared length in "
             f"{self.n_components} dimensions; no projection can guarantee more than "
-            f"{_rounded_up(1.0 - self.lower_bound):.2f}%."
+            f"{_rounded_up(1.0 - self.lower_bound):.2f}%.{rest}"
         )
         further = [str(part) for part in (self.guarantee, self.exclusion) if part]
         return " ".join([sentence, *further])
@@ -262,8 +276,9 @@ class Certificate:
             msg = f"a certificate must have {fault}. Write one with save()."
             raise FormatError(msg)
         arrays: dict[str, Any] = {name: tensors.get(name) for name in _TENSORS}
+        numbers: dict[str, Any] = {name: scalars.get(name) for name in _SCALARS}
         return cls(
-            **{name: scalars[name] for name in _SCALARS},
+            **numbers,
             **arrays,
             pair_kind=PairKind(scalars["pair_kind"]),
             guarantee=_guarantee_of(scalars.get("guarantee"), tensors),
@@ -318,7 +333,7 @@ def _fault_of(scalars: Header, tensors: Tensors) -> str:
     if fault:
         return fault
     listed = tensors.get("listed_pairs") is not None
-    if listed != (scalars["pair_kind"] == PairKind.LISTED):
+    if listed != PairKind(scalars["pair_kind"]).is_listed:
         return "'listed_pairs' exactly when pairs are listed"
     return ""
 

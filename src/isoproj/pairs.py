@@ -12,7 +12,11 @@ from isoproj._spectral import Indices
 from isoproj._validation import Rows, check_pair_list
 from isoproj.points import Points
 
-__all__ = ["PairKind", "PairSet", "prepare_pairs"]
+__all__ = ["PairKind", "PairSet", "prepare_pairs", "sample_pairs"]
+
+
+# Pairs that a fit on a sample sees.
+_SAMPLE = 200_000
 
 
 class PairKind(enum.StrEnum):
@@ -21,6 +25,12 @@ class PairKind(enum.StrEnum):
     ALL = "all"
     LISTED = "listed"
     DIRECTIONS = "directions"
+    SAMPLED = "sample"
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether the pairs are kept as a list."""
+        return self in (PairKind.LISTED, PairKind.SAMPLED)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,7 +56,7 @@ class PairSet:
 
 
 def prepare_pairs(
-    rows: Rows, pairs: str | ArrayLike = "all", *, rotate: bool
+    rows: Rows, pairs: str | ArrayLike = "all", *, rotate: bool, seed: int = 0
 ) -> tuple[Points, PairSet]:
     """Return validated rows as points, with the pairs that count.
 
@@ -54,11 +64,13 @@ def prepare_pairs(
     ----------
     rows : ndarray or CSR array of shape (n_rows, n_features)
         Finite floats.
-    pairs : {"all", "directions"} or array-like of shape (m, 2)
+    pairs : {"all", "directions", "sample"} or array-like of shape (m, 2)
         Every pair of rows; every row as a direction of its own (a pair with the
-        origin); or the pairs listed.
+        origin); a random sample of all pairs; or the pairs listed.
     rotate : bool
         Whether coordinates are rotated into the span of the points.
+    seed : int
+        Of the sample.
 
     Returns
     -------
@@ -92,6 +104,8 @@ def prepare_pairs(
     else:
         if kind is PairKind.LISTED:
             listed = check_pair_list(pairs, points.n_points)
+        elif kind is PairKind.SAMPLED:
+            listed = np.unique(sample_pairs(points, _SAMPLE, seed), axis=0)
         else:
             n_rows = points.n_points - 1
             listed = np.column_stack([np.arange(n_rows), np.full(n_rows, n_rows)])
@@ -109,13 +123,51 @@ def prepare_pairs(
     return points, selected
 
 
+def sample_pairs(points: Points, count: int, seed: int) -> Indices:
+    """Return random pairs of distinct points, drawn independently with replacement.
+
+    Parameters
+    ----------
+    points : Points
+        Of which at least two differ.
+    count : int
+        How many.
+    seed : int
+        Of the draw.
+
+    Returns
+    -------
+    ndarray of shape (count, 2)
+        Smaller number first; each pair of distinct points is as likely as any other.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj.pairs import sample_pairs
+    >>> from isoproj.points import Points
+    >>> points = Points.prepare(np.array([[0.0], [1.0]]), rotate=False)
+    >>> sample_pairs(points, 2, seed=0).tolist()
+    [[0, 1], [0, 1]]
+    """
+    rng, first = np.random.default_rng(seed), points.first_copy
+    drawn = np.empty((0, 2), dtype=np.intp)
+    if not (first != first[0]).any():
+        return drawn
+    while drawn.shape[0] < count:
+        more = rng.integers(points.n_points, size=(count, 2))
+        more = more[first[more[:, 0]] != first[more[:, 1]]]
+        drawn = np.concatenate([drawn, np.sort(more, axis=1)])
+    return drawn[:count]
+
+
 def _kind_of(pairs: str | ArrayLike) -> PairKind:
     if not isinstance(pairs, str):
         return PairKind.LISTED
-    if pairs in (PairKind.ALL, PairKind.DIRECTIONS):
+    if pairs in (PairKind.ALL, PairKind.DIRECTIONS, PairKind.SAMPLED):
         return PairKind(pairs)
     msg = (
-        "pairs must be 'all', 'directions' or an integer array of shape (n_pairs, 2); "
+        "pairs must be 'all', 'directions', 'sample' or an integer array of shape "
+        "(n_pairs, 2); "
         f"got {pairs!r}. Use pairs='all' for every pair."
     )
     raise ValueError(msg)

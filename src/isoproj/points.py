@@ -209,7 +209,7 @@ class Points:
             Translated by the image of the mean.
         """
         if not is_sparse(self.rows):
-            return self.coordinates @ self.frame.coordinates_of(components.T)
+            return times(self.coordinates, self.frame.coordinates_of(components.T))
         # Span coordinates of sparse rows lack what a Gram matrix cannot see; the rows
         # themselves do not.
         images = np.ldexp(self.rows @ components.T, -self._exponent)

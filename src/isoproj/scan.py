@@ -30,7 +30,7 @@ __all__ = ["N_BINS", "PairSummary", "Progress", "largest_ratio", "summarise"]
 
 N_BINS = 4096
 _BLOCK_ROWS = 512
-_BLOCK_COLUMNS = 1024
+_BLOCK_COLUMNS = 2048
 _SETTLE = 2048
 # Below this many pairs float64 throughout costs less than it is worth to avoid.
 _SMALL = 2_000_000

@@ -47,6 +47,8 @@ _WIDTHS = (8, 16, 32, 64, 96)
 _GATHER = 40_000.0
 # Singular values below this share of the largest are rounding.
 _RANK = 1e-13
+# Cosines of directions that count as orthogonal.
+_LEAN = 1e-13
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -341,6 +343,13 @@ def _spread_directions(coordinates: Array, vectors: Array, count: int) -> Array:
         probe = orthonormal(_off(probe, vectors))
         probe = sample.T @ (sample @ probe)
     probe = orthonormal(_off(orthonormal(_off(probe, vectors)), vectors))
+    # Points that span less leave columns to chance, which may lean on ``vectors``.
+    lean = max(
+        float(np.abs(vectors.T @ probe).max(initial=0.0)),
+        float(np.abs(probe.T @ probe - np.eye(count)).max()),
+    )
+    if lean > _LEAN:
+        probe = _completion(vectors)[:, :count]
     spread = sample @ probe
     _, turn = np.linalg.eigh(spread.T @ spread)
     return np.asarray(probe @ turn[:, ::-1])

@@ -210,9 +210,9 @@ def _add_fit(verb: argparse.ArgumentParser) -> None:
 def _add_pairs(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--pairs",
-        metavar="all|directions|FILE",
-        help="which pairs count: all pairs of rows, every row as a direction, or those "
-        "in a file with two columns of row numbers",
+        metavar="all|directions|sample|FILE",
+        help="which pairs count: all pairs of rows, every row as a direction, a random "
+        "sample, or those in a file with two columns of row numbers",
     )
 
 

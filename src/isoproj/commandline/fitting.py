@@ -89,7 +89,7 @@ def _parameters(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _pairs(asked: str | None) -> Any:  # noqa: ANN401 - a word or an array
-    if asked in (None, "all", "directions"):
+    if asked in (None, "all", "directions", "sample"):
         return asked
     return read_pairs(str(asked))
 

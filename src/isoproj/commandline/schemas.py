@@ -240,7 +240,7 @@ _INFO: list[dict[str, Schema]] = [
                 "distortion": _NUMBER,
                 "lower_bound": _NUMBER,
                 "n_pairs": _COUNT,
-                "pairs": {"enum": ["all", "listed", "directions"]},
+                "pairs": {"enum": ["all", "listed", "directions", "sample"]},
                 "n_points": _COUNT,
                 "fingerprint": _TEXT,
                 "versions": {"type": ["object", "null"]},

@@ -62,9 +62,11 @@ class NearIsometricProjection(CertifiedProjection):
         ``"minimax"`` solves both sides: the relaxation for the bound, local search
         for the projection. ``"dual_ascent"`` is Algorithm 1 of Sheth, Garg and
         Dasgupta.
-    pairs : {"all", "directions"} or array-like of shape (n_pairs, 2), default="all"
-        Which pairs count: every pair of rows, the pairs listed, or (``"directions"``)
-        every row as a direction of its own.
+    pairs : {"all", "directions", "sample"} or array-like of shape (n_pairs, 2)
+        Which pairs count: every pair of rows (the default), the pairs listed, or
+        (``"directions"``) every row as a direction of its own. ``"sample"`` is for
+        sizes where all pairs cannot be walked over: the fit sees a random sample, and
+        the certificate tells, from a fresh one, what share of all pairs may lose more.
     tol : float, default=1e-3
         Relative gap between relaxed value and lower bound at which ``"minimax"`` is
         content with the bound.
@@ -195,7 +197,9 @@ class NearIsometricProjection(CertifiedProjection):
         last = getattr(self, "certificate_", None) if self.warm_start else None
         rows = self._validated(X, reset=True)
         self._check_parameters(rows.shape[1])
-        points, pairs = prepare_pairs(rows, self.pairs, rotate=True)
+        points, pairs = prepare_pairs(
+            rows, self.pairs, rotate=True, seed=self._sample_seed()
+        )
         warn_of_copies(points, pairs)
         search = None
         if self.solver == "minimax":
@@ -321,6 +325,11 @@ class NearIsometricProjection(CertifiedProjection):
             )
             raise ValueError(msg)
         return dual_ascent(pose(points, pairs, k), **options)
+
+    def _sample_seed(self) -> int:
+        if not isinstance(self.pairs, str) or self.pairs != "sample":
+            return 0
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _checkpoint(self, points: Points, pairs: PairSet, k: int) -> Checkpoint | None:
         if self.checkpoint is None:

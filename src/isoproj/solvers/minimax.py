@@ -62,6 +62,8 @@ _SMALL_BASIS = 9_000
 # Searches of all pairs, at most, that a side solved on a pool may ask for.
 _POOLED_ROUNDS = 12
 _UNLIMITED = 10**9
+# The gap to which a pool's relaxation is solved while the pool is new.
+_LOOSE_GAP = 0.05
 
 
 @dataclass(slots=True, eq=False)
@@ -262,6 +264,7 @@ class _Pooled:
     stage: str = "lower"
     n_rounds: int = 0
     relaxation: Relaxation | None = None
+    violation: float = math.inf
 
     def solve_lower(self, tol: float, progress: _Progress) -> None:
         """Solve the relaxation on the pool, and look for pairs that violate it."""
@@ -269,13 +272,15 @@ class _Pooled:
         relaxation = solve_relaxation(
             self.pool.inside(),
             k,
-            tol=0.3 * tol,
+            # While the pool lacks pairs that matter, its own optimum matters little.
+            tol=min(_LOOSE_GAP, max(0.3 * tol, 0.1 * self.violation)),
             start=self.relaxation,
             callback=lambda *_: progress.journal.clock.is_over,
         )
         relaxed = self.pool.enlarge(relaxation.factor, relaxation.relaxed)
         progress.see_relaxation(replace(relaxation, relaxed=relaxed))
         self.relaxation = relaxation
+        self.violation = relaxed / max(relaxation.lower, 1e-12) - 1.0
         self.n_rounds += 1
         if relaxed <= progress.lower * (1.0 + tol) or self.n_rounds == _POOLED_ROUNDS:
             self.stage, self.n_rounds = "upper", 0
@@ -325,7 +330,9 @@ class _Pooled:
             "relaxation_codes": relaxation.codes,
             "relaxation_weights": relaxation.weights,
             "relaxation_factor": relaxation.factor,
-            "relaxation_values": np.array([relaxation.lower, relaxation.relaxed]),
+            "relaxation_values": np.array(
+                [relaxation.lower, relaxation.relaxed, self.violation]
+            ),
             "basis": progress.basis,
             "codes": progress.codes,
             "weights": progress.weights,
@@ -349,7 +356,7 @@ class _Pooled:
         progress.codes, progress.weights = arrays["codes"], arrays["weights"]
         values = [float(value) for value in arrays["values"]]
         progress.distortion, progress.lower, progress.relaxed = values
-        lower, relaxed = (float(value) for value in arrays["relaxation_values"])
+        lower, relaxed, violation = (float(v) for v in arrays["relaxation_values"])
         relaxation = Relaxation(
             arrays["relaxation_codes"],
             arrays["relaxation_weights"],
@@ -364,6 +371,7 @@ class _Pooled:
             str(state["stage"]),
             int(state["n_rounds"]),
             relaxation,
+            violation,
         )
 
 

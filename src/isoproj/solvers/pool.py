@@ -15,6 +15,7 @@ import numpy as np
 from isoproj._spectral import Array, Indices
 from isoproj.pairs import PairKind, PairSet
 from isoproj.search import PairSearch
+from isoproj.solvers.working_set import spread
 
 __all__ = ["Pool"]
 
@@ -80,6 +81,8 @@ class Pool:
             What the worst of all pairs loses.
         """
         level = 1.0 - distortion + _NEAR
-        found = self.search.weakest(factor, level, most=_MOST)
-        self.codes = np.union1d(self.codes, found.codes)
+        found = self.search.weakest(factor, level, most=4 * _MOST)
+        fresh = found.codes[~np.isin(found.codes, self.codes)]
+        chosen = spread(fresh, self.search.points.n_points, _MOST)
+        self.codes = np.union1d(self.codes, chosen)
         return max(distortion, 1.0 - float(found.retained[0]))

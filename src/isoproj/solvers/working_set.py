@@ -13,7 +13,7 @@ from isoproj.secants import Secants
 from isoproj.solvers.goals import Goal
 from isoproj.solvers.grassmann import descend, losses
 
-__all__ = ["WorkingSet", "cooled", "leading"]
+__all__ = ["WorkingSet", "cooled", "leading", "spread"]
 
 _LARGEST_SET = 40_000
 # Temperatures above these run loosely, and in single precision.
@@ -79,7 +79,7 @@ class WorkingSet:
         found = self.search.weakest(basis, level, most=8 * count)
         overall = max(worst, 1.0 - float(found.retained[0]))
         fresh = ~np.isin(found.codes, self.codes)
-        codes = _spread(found.codes[fresh], self.search.points.n_points, count)
+        codes = spread(found.codes[fresh], self.search.points.n_points, count)
         if codes.size:
             kept = self.codes
             if kept.size + codes.size > self.limit:
@@ -90,7 +90,7 @@ class WorkingSet:
         return overall - worst, overall
 
 
-def _spread(codes: Indices, n_points: int, count: int) -> Indices:
+def spread(codes: Indices, n_points: int, count: int) -> Indices:
     """Return at most ``count`` codes, first ones first, no point leading too many."""
     cap = 2 + 8 * count // n_points
     leader = codes // n_points
