@@ -240,6 +240,20 @@ def test_the_average_dual_value_obeys_the_rate_of_supergradient_ascent():
         assert best - mean <= math.sqrt(2 * 21 / n_steps)
 
 
+@pytest.mark.parametrize("max_iter", [1, 8, 40])
+def test_the_average_iterate_is_that_of_the_literal_algorithm(max_iter):
+    rows = cloud(3, 9, 7)
+    directions = literal.directions_of(rows)
+    run = literal.algorithm_1(directions, 2, n_steps=max_iter, keep_iterates=True)
+    weights = np.mean(run.iterates[1:], axis=0)
+    result = dual_ascent(pose(*prepare_pairs(rows, rotate=True), 2), max_iter=max_iter)
+    expected = literal.dual_value(directions, weights, 2)
+    assert result.average.lower_bound == pytest.approx(expected, abs=1e-6)
+    # Concave: no less than the mean of the iterates' values.
+    values = [step.lower_bound for step in result.history[1:]]
+    assert result.average.lower_bound >= np.mean(values) - 1e-12
+
+
 def test_the_basis_of_a_certificate_spans_what_the_solver_found():
     rows = cloud(4, 12, 30)
     points, pairs = prepare_pairs(rows, rotate=True)

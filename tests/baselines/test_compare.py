@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from geometry import brute_losses, cloud
 
 from isoproj import NearIsometricProjection
 from isoproj.baselines import NILEPro, PCAProjection, RandomProjection
-from isoproj.experiments.compare import METHODS, Comparison, compare
+from isoproj.experiments.compare import METHODS, Comparison, compare, measure
 from isoproj.experiments.referee import run, score_map
 
 
@@ -65,6 +66,7 @@ def test_memory_and_seconds_are_those_of_fit():
 
     score = run(Greedy(2), cloud(7, 10, 4))
     assert score.seconds > 0.0
+    assert score.cpu_seconds > 0.0
     if not math.isnan(score.peak_bytes):
         assert score.peak_bytes > 200e6
 
@@ -80,6 +82,32 @@ def test_records_are_tidy_and_complete():
         assert record["numpy"] == np.__version__
         assert 0.0 <= record["distortion"] <= 1.0
         assert record["seconds"] > 0.0
+
+
+def test_what_an_inspection_finds_joins_the_record():
+    rows = cloud(8, 15, 6)
+    shape = measure(
+        "pca",
+        PCAProjection(),
+        rows,
+        2,
+        0,
+        inspect=lambda m: {"size": m.components_.size},
+    )
+    assert shape["size"] == 12
+    failed = measure("pca", PCAProjection(), rows, 2, 0, inspect=lambda m: m.nonsense)
+    assert "nonsense" in failed["error"]
+
+
+def test_processor_time_does_not_count_sleep():
+    class Lazy(PCAProjection):
+        def fit(self, X, y=None):
+            time.sleep(0.5)
+            return super().fit(X, y)
+
+    score = run(Lazy(2), cloud(7, 10, 4))
+    assert score.seconds >= 0.5
+    assert score.cpu_seconds < score.seconds
 
 
 def test_a_failing_method_is_a_row_with_its_reason_and_the_others_go_on():

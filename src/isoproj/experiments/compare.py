@@ -37,7 +37,7 @@ from isoproj.plot._style import axes_or_new, colour_of, draw_floor
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["METHODS", "Comparison", "Record", "compare", "machine_facts"]
+__all__ = ["METHODS", "Comparison", "Record", "compare", "machine_facts", "measure"]
 
 Record = dict[str, Any]
 Data = ArrayLike | Rows | Callable[[int], Any]
@@ -263,7 +263,9 @@ def compare(
         points = X(seed) if callable(X) else X
         for k in ks:
             for name, estimator in estimators.items():
-                record = _record(name, estimator, points, y, int(k), seed, time_limit)
+                record = measure(
+                    name, estimator, points, int(k), seed, time_limit=time_limit, y=y
+                )
                 records.append(record | facts)
                 if progress is not None:
                     progress(records[-1])
@@ -287,16 +289,54 @@ def _estimators(methods: Iterable[str] | Mapping[str, Any]) -> dict[str, Any]:
     return chosen
 
 
-def _record(
+def measure(
     name: str,
-    estimator: Any,  # noqa: ANN401
-    points: Any,  # noqa: ANN401
-    y: object,
+    estimator: Any,  # noqa: ANN401 - anything with fit and components_
+    X: ArrayLike | Rows,
     k: int,
     seed: int,
-    time_limit: float | None,
+    *,
+    time_limit: float | None = None,
+    y: object = None,
+    inspect: Callable[[Any], Record] | None = None,
 ) -> Record:
-    shape = [int(size) for size in points.shape] if hasattr(points, "shape") else None
+    """Fit one method once and have the referee score it.
+
+    Parameters
+    ----------
+    name : str
+        What the record calls the method.
+    estimator : object
+        Cloned, then given ``n_components``, ``random_state`` and ``time_limit`` where
+        it has them.
+    X : array-like or sparse matrix of shape (n_points, n_features)
+        The points.
+    k : int
+        Dimensions.
+    seed : int
+        Set as ``random_state``.
+    time_limit : float or None
+        Seconds that ``fit`` may take.
+    y : object
+        Passed to ``fit``.
+    inspect : callable or None
+        Called with the fitted estimator; what it returns joins the record.
+
+    Returns
+    -------
+    dict
+        Numbers, or ``error`` with the reason where the method failed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj.baselines import PCAProjection
+    >>> from isoproj.experiments.compare import measure
+    >>> X = np.random.default_rng(0).normal(size=(12, 5))
+    >>> measure("pca", PCAProjection(), X, k=2, seed=0)["n_components"]
+    2
+    """
+    shape = [int(size) for size in X.shape] if hasattr(X, "shape") else None
     record: Record = {"method": name, "k": k, "seed": int(seed), "shape": shape}
     record["time_limit"] = time_limit
     try:
@@ -310,7 +350,8 @@ def _record(
         fresh.set_params(**{n: v for n, v in wanted.items() if n in known})
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
-            score: Score = run(fresh, points, y, pairs=known.get("pairs", "all"))
+            score: Score = run(fresh, X, y, pairs=known.get("pairs", "all"))
+            found = {} if inspect is None else inspect(fresh)
     except Exception as error:
         reason = " ".join(str(error).split()) or "no reason given"
         return record | {"error": f"{type(error).__name__}: {reason}"}
@@ -319,6 +360,7 @@ def _record(
         **score.as_dict(),
         "status": None if status is None else str(status),
         "warnings": [" ".join(str(w.message).split()) for w in told],
+        **found,
     }
 
 

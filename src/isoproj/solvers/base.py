@@ -206,6 +206,8 @@ class SolveResult:
         One entry per iteration.
     factor : ndarray of shape (n_dims, s) or None
         The relaxation's matrix is ``factor @ factor.T``, where one was solved.
+    average : Step or None
+        The average of the iterates' weights, where a solver's theory is about it.
     """
 
     basis: Array
@@ -214,6 +216,7 @@ class SolveResult:
     status: Status
     history: tuple[Step, ...] = field(repr=False)
     factor: Array | None = field(default=None, repr=False)
+    average: Step | None = None
 
 
 class Clock:

@@ -99,7 +99,8 @@ def dual_ascent(
     -------
     SolveResult
         The basis of least distortion and the weights of greatest dual value; the
-        history holds (distortion, dual value) of ``w_0 ... w_T``.
+        history holds (distortion, dual value) of ``w_0 ... w_T``, and ``average``
+        those of the mean of ``w_1 ... w_T``.
 
     Examples
     --------
@@ -118,6 +119,7 @@ def dual_ascent(
     total = np.zeros(n)
     best = _Best()
     history: list[Step] = []
+    average: Step | None = None
     status = Status.COMPLETED
     try:
         for iteration in range(max_iter + 1):
@@ -142,10 +144,17 @@ def dual_ascent(
                 break
             weights = project_on_simplex(weights - rate * retained)
         if len(history) > 1:
-            average = total / (len(history) - 1)
-            lower, basis = problem.dual(average)
+            weights = total / (len(history) - 1)
+            lower, basis = problem.dual(weights)
             distortion = 1.0 - float(problem.retained(basis).min())
-            best.see(distortion, basis, lower, average)
+            best.see(distortion, basis, lower, weights)
+            average = Step(
+                iteration=len(history) - 1,
+                distortion=distortion,
+                lower_bound=lower,
+                seconds=clock.seconds,
+                n_working=int(np.count_nonzero(weights)),
+            )
     except KeyboardInterrupt:
         if not history:
             raise
@@ -157,4 +166,5 @@ def dual_ascent(
         weights=best.weights[support],
         status=status,
         history=tuple(history),
+        average=average,
     )
