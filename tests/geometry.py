@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import numpy as np
 from hypothesis import strategies as st
+
+from isoproj.experiments.datasets import MissingDataError, load, sample
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -53,12 +52,7 @@ def brute_distortion(rows, components, pairs=None):
 
 def mnist_digits(digit, n_images, seed=0):
     """Return images as the paper samples them, or None where MNIST is absent."""
-    root = Path(__file__).resolve().parents[1]
-    folder = Path(os.environ.get("ISOPROJ_DATA", root.parent / "shared" / "data"))
-    path = folder / "mnist.npz"
-    if not path.exists():
+    try:
+        return sample(load("mnist", offline=True), (digit,), n_images, seed)
+    except MissingDataError:
         return None
-    with np.load(path) as file:
-        where = np.flatnonzero(file["train_labels"] == digit)
-        rows = np.random.default_rng(seed).choice(where, n_images, replace=False)
-        return file["train_images"][rows].astype(np.float64)

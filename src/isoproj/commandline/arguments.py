@@ -332,6 +332,52 @@ def _add_report(verb: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_reproduce(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--list", action="store_true", help="list the experiments and leave"
+    )
+    verb.add_argument(
+        "--only",
+        nargs="+",
+        default=[],
+        metavar="NAME",
+        help="run only these experiments, for example figure1 or table1",
+    )
+    extent = verb.add_mutually_exclusive_group()
+    extent.add_argument(
+        "--quick",
+        action="store_true",
+        help="small samples and two seeds: minutes (the default)",
+    )
+    extent.add_argument(
+        "--full",
+        action="store_true",
+        help="all samples and five seeds, as in the paper: hours",
+    )
+    verb.add_argument(
+        "-o",
+        "--output",
+        metavar="FOLDER",
+        default="results",
+        help="where records and figures go; the page is FOLDER.md (default results). "
+        "Finished cells found there are kept",
+    )
+    verb.add_argument(
+        "--report",
+        action="store_true",
+        help="run nothing: make page and figures from the records at hand",
+    )
+    verb.add_argument(
+        "--jobs",
+        type=int,
+        metavar="N",
+        help="cells at work at a time, of one thread each (default: one a core)",
+    )
+    verb.add_argument(
+        "--offline", action="store_true", help="do not download data that is missing"
+    )
+
+
 def _add_demo(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "-k",
@@ -396,6 +442,11 @@ VERBS: dict[str, tuple[str, str, _Adder]] = {
         "write a report that people want to look at, from model and data",
         "isoproj report model.isoproj embeddings.npy -o report.html",
         _add_report,
+    ),
+    "reproduce": (
+        "run the paper's experiments again: numbers, figures, verdicts",
+        "isoproj reproduce --quick --only figure1 -o results",
+        _add_reproduce,
     ),
     "demo": (
         "fit, certify and compare on a data set that ships with scikit-learn",

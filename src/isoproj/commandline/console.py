@@ -132,6 +132,38 @@ class Console:
         with _pair_display(label) as show:
             yield show
 
+    @contextmanager
+    def pieces(self, label: str, total: int) -> Iterator[Callable[[str, float], None]]:
+        """Show how a known number of pieces of work gets done.
+
+        Parameters
+        ----------
+        label : str
+            What is being done.
+        total : int
+            How many pieces.
+
+        Yields
+        ------
+        callable
+            To be called after each, with what it was and the seconds left.
+        """
+        if self.quiet or not _is_terminal(sys.stderr):
+            yield self._piece_lines(total)
+            return
+        with _piece_display(label, total) as show:
+            yield show
+
+    def _piece_lines(self, total: int) -> Callable[[str, float], None]:
+        done = 0
+
+        def show(text: str, seconds_left: float) -> None:
+            nonlocal done
+            done += 1
+            self.note(f"{done} of {total}: {text}; {_duration(seconds_left)} left")
+
+        return show
+
     def _step_lines(self, total: int | None) -> Monitor:
         best = _Best()
         of = "" if total is None else f" of {total}"
@@ -197,6 +229,10 @@ def _rate(pairs_per_second: float) -> str:
         if pairs_per_second >= size:
             return f"{pairs_per_second / size:.1f} {letter}pairs/s"
     return f"{pairs_per_second:.0f} pairs/s"
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
 def _draw_table(
@@ -274,5 +310,27 @@ def _pair_display(label: str) -> Iterator[Callable[[int, int], None]]:
         def show(done: int, total: int) -> None:
             rate = done / max(time.monotonic() - start, 1e-9)
             progress.update(task, completed=done, total=total, rate=_rate(rate))
+
+        yield show
+
+
+@contextmanager
+def _piece_display(label: str, total: int) -> Iterator[Callable[[str, float], None]]:
+    import rich.console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns: list[Any] = [
+        TextColumn(label),
+        BarColumn(bar_width=None),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[left]}"),
+        TextColumn("{task.fields[piece]}"),
+    ]
+    with Progress(*columns, console=rich.console.Console(stderr=True)) as progress:
+        task = progress.add_task(label, total=total, left="", piece="")
+
+        def show(text: str, seconds_left: float) -> None:
+            left = f"{_duration(seconds_left)} left"
+            progress.update(task, advance=1, left=left, piece=text)
 
         yield show

@@ -32,6 +32,7 @@ _MODULES = {
     "export": "exporting",
     "compare": "comparing",
     "report": "reporting",
+    "reproduce": "reproducing",
     "demo": "demonstrating",
 }
 

@@ -178,6 +178,30 @@ _VERBS: dict[str, dict[str, Schema]] = {
             "description": "whether all pairs were walked over; else a sample was",
         },
     },
+    "reproduce": {
+        "folder": {**_TEXT_OR_NULL, "description": "records and figures; null: listed"},
+        "page": _TEXT_OR_NULL,
+        "figures": _list(_TEXT, "files, SVG and PNG"),
+        "experiments": _list(
+            _object(
+                {"name": _TEXT, "title": _TEXT, "cells": _COUNT, "finished": _COUNT}
+            )
+        ),
+        "verdicts": _list(
+            _object(
+                {
+                    "claim": _TEXT,
+                    "statement": _TEXT,
+                    "tolerance": _TEXT,
+                    "measured": _TEXT,
+                    "outcome": {
+                        "enum": ["reproduced", "not reproduced", "beyond the paper"]
+                    },
+                    "n_cells": _COUNT,
+                }
+            )
+        ),
+    },
     "demo": {
         "data": _DATA,
         "n_components": _COUNT,

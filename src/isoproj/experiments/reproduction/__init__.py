@@ -1,0 +1,1 @@
+"""The paper's tables and figures again, with numbers, verdicts and what lies beyond."""
