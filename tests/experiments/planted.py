@@ -102,7 +102,7 @@ def every_kind():
     widths = {
         width: {
             "cpu_seconds": 1.0,
-            "ascent_seconds": 0.5,
+            "ascent_cpu_seconds": 0.5,
             "printed_step_cpu_seconds": s,
         }
         for width, s in (("500", 0.1), ("8000", 9.0))

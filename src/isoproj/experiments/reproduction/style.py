@@ -45,7 +45,7 @@ _SETTINGS: dict[Any, Any] = {
     "xtick.major.width": 0.6,
     "ytick.major.width": 0.6,
     "lines.linewidth": 1.3,
-    "lines.markersize": 4.0,
+    "lines.markersize": 3.5,
     "errorbar.capsize": 1.5,
     "svg.hashsalt": "isoproj",
     "svg.fonttype": "path",
