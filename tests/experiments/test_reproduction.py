@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,6 +29,7 @@ from isoproj.experiments.reproduction.table import (
 )
 
 DIGITS = Subject("digits", (5,))
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def outcome(name, *cells):
@@ -360,3 +362,18 @@ def test_the_page_says_what_is_missing():
     assert "- figure1, r = 142, seed 4: 28 of 28 cells" in text
     assert "results/figure1.png" in text
     assert "held-out.png" not in text
+
+
+def test_the_committed_page_is_what_the_command_makes_of_the_committed_records():
+    records = Records.read(DOCS / "results" / "records.jsonl")
+    assert records.cells
+    command = "isoproj reproduce --full -o docs/results"
+    made = render_page(records, chosen(), command, "results")
+    assert (DOCS / "results.md").read_text(encoding="utf-8") == made
+
+
+def test_quick_verdicts_agree_with_the_full_runs():
+    records = Records.read(DOCS / "results" / "records.jsonl")
+    quick = records.within(c.key for c in in_order(chosen(quick=True)))
+    full = {v.claim.name: v.outcome for v in verdicts(records)}
+    assert {v.claim.name: v.outcome for v in verdicts(quick)} == full

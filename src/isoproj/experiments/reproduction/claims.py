@@ -383,7 +383,8 @@ def _judge_average(cells: list[Finished]) -> tuple[bool, str, int]:
     if not gaps:
         return False, "", 0
     text = (
-        f"holds in {sum(held)} of {len(held)} runs, but says nothing: after {N_STEPS} "
+        f"holds in {sum(held)} of {len(held)} runs"
+        f"{', but says nothing' if min(bounds) >= 1.0 else ''}: after {N_STEPS} "
         f"steps it allows {min(bounds):.1f} to {max(bounds):.1f} on a function between "
         f"0 and 1, where the average iterate is {min(gaps):.4f} to {max(gaps):.4f} "
         "below the optimum"
@@ -467,7 +468,7 @@ def _judge_held_out(cells: list[Finished]) -> tuple[bool, str, int]:
     if not rows:
         return False, "", 0
     parts = []
-    for above, label in ((False, "r below d"), (True, "r above d")):
+    for above, label in ((False, "with r below d"), (True, "with r above d")):
         some = [seen for is_above, seen in rows if is_above == above]
         if some:
             train, test = np.mean([s["minimax"] for s in some], axis=0)

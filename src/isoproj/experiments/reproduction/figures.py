@@ -221,8 +221,20 @@ def _figure3(cells: list[Finished]) -> Any:  # noqa: ANN401 - a figure
         ends = [(float(np.mean(own)), look.label, look.colour)]
         for method in ("sdp+dr", "sdp+dr/scs"):
             last = _course_line(ax, some, method)
-            if last is not None:
-                ends.append((last, LOOKS[method].label, LOOKS[method].colour))
+            if last is not None and method == "sdp+dr" and place == len(ks) - 1:
+                # It ends within the panel, so its name is there too.
+                ax.annotate(
+                    LOOKS[method].label,
+                    xy=last,
+                    xytext=(0, -7),
+                    textcoords="offset points",
+                    color=LOOKS[method].colour,
+                    fontsize=7.0,
+                    ha="center",
+                    va="top",
+                )
+            elif last is not None:
+                ends.append((last[1], LOOKS[method].label, LOOKS[method].colour))
         ax.set_xscale("log")
         ticks = (0.1, 1.0, 3.0, 10.0, 100.0)
         ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
@@ -234,12 +246,16 @@ def _figure3(cells: list[Finished]) -> Any:  # noqa: ANN401 - a figure
         if place == 0:
             ax.set_ylabel(_LOSS)
         if place == len(ks) - 1:
-            ax.margins(y=0.08)
+            ax.margins(y=0.12)
             label_ends(ax, ends)
     return made
 
 
-def _course_line(axes: Any, cells: list[Finished], method: str) -> float | None:  # noqa: ANN401
+def _course_line(
+    axes: Any,  # noqa: ANN401
+    cells: list[Finished],
+    method: str,
+) -> tuple[float, float] | None:
     """Draw a method's distortion at the times it was stopped, mean over seeds."""
     by_time: dict[float, list[tuple[float, float]]] = {}
     for f in cells:
@@ -264,7 +280,7 @@ def _course_line(axes: Any, cells: list[Finished], method: str) -> float | None:
     ]
     xs, means, spreads = zip(*points, strict=True)
     axes.errorbar(xs, means, yerr=spreads, elinewidth=0.7, **LOOKS[method].options())
-    return float(means[-1])
+    return float(xs[-1]), float(means[-1])
 
 
 def _figure4(cells: list[Finished]) -> Any:  # noqa: ANN401 - a figure
@@ -439,10 +455,11 @@ def _held_out(cells: list[Finished]) -> Any:  # noqa: ANN401 - a figure
             f"r = d = {d}",
             xy=(d, 0.02),
             xycoords=("data", "axes fraction"),
-            xytext=(2, 0),
+            xytext=(-2, 0),
             textcoords="offset points",
             fontsize=6.5,
             color=GREY,
+            ha="right",
         )
         ax.set_title(f"{subject.title}, k = {k}")
         ax.set_xlabel("points fitted, r")

@@ -117,6 +117,8 @@ def _verdict_table(found: Iterable[Verdict]) -> list[str]:
     lines = [
         "## Claims",
         "",
+        "*Cells* says how many cells a verdict rests on.",
+        "",
         "| claim | measured | verdict | cells |",
         "|---|---|---|---|",
     ]

@@ -26,6 +26,8 @@ __all__ = [
 ]
 
 BLACK, GREY, PALE = "#000000", "#666666", "#e6e6e6"
+# Names beside a panel end here, as a share of its height.
+_TOP = 1.02
 _SETTINGS: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 8.0,
@@ -204,7 +206,8 @@ def label_ends(
 def _spread(heights: list[float], gap: float) -> list[float]:
     """Return heights, given in rising order, at least ``gap`` apart and moved little.
 
-    Groups that touch are merged and centred on the mean of their members.
+    Groups that touch are merged and centred on the mean of their members; what then
+    sticks out of the panel is pushed back, as far as there is room.
     """
     groups: list[list[float]] = []
     for height in heights:
@@ -212,7 +215,10 @@ def _spread(heights: list[float], gap: float) -> list[float]:
         while len(groups) > 1 and _low(groups[-1], gap) < _high(groups[-2], gap) + gap:
             last = groups.pop()
             groups[-1] += last
-    return [_low(group, gap) + i * gap for group in groups for i in range(len(group))]
+    placed = [_low(group, gap) + i * gap for group in groups for i in range(len(group))]
+    count = len(placed)
+    placed = [min(y, _TOP - gap * (count - 1 - i)) for i, y in enumerate(placed)]
+    return [max(y, gap * i) for i, y in enumerate(placed)]
 
 
 def _low(group: list[float], gap: float) -> float:
