@@ -160,7 +160,8 @@ def save(made: Any, folder: Path, name: str) -> list[Path]:  # noqa: ANN401 - a 
 def shade_impossible(axes: Any, xs: Sequence[float], floor: Sequence[float]) -> None:  # noqa: ANN401
     """Shade what no projection can reach."""
     axes.fill_between(xs, 0.0, floor, color=PALE, linewidth=0.0, zorder=0.5)
-    axes.plot(xs, floor, color=GREY, linewidth=0.8, zorder=0.6)
+    mark = "_" if len(xs) == 1 else ""
+    axes.plot(xs, floor, color=GREY, linewidth=0.8, marker=mark, zorder=0.6)
 
 
 def label_ends(
