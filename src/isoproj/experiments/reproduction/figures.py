@@ -19,15 +19,17 @@ from isoproj.experiments.reproduction.style import (
     house_style,
     label_ends,
     save,
-    shade_impossible,
 )
 from isoproj.experiments.reproduction.table import ALGORITHM, N_STEPS, Subject
+from isoproj.plot._style import FLOOR, draw_floor
 
 __all__ = ["FIGURES", "draw_all", "series"]
 
 _ORDER = ("random", "pca", "sdp+dr/scs", "sdp+dr", "sdp+rr", ALGORITHM, "minimax")
 _KS = "dimensions kept, k"
 _LOSS = "worst pair's loss"
+# Where no methods are told apart: what holds and what does not.
+_GOOD, _BAD = "#0072b2", "#d55e00"
 # The paper shows per cent improvement where distortions are too close to see.
 _AS_IMPROVEMENT = 46
 
@@ -101,7 +103,7 @@ def _against_k(axes: Any, cells: list[Finished], *, named: bool) -> None:  # noq
     """Draw every method's distortion, and the floor that none can go below."""
     floor = {k: float(np.mean(v)) for k, v in _floor(cells).items()}
     if floor:
-        shade_impossible(axes, list(floor), list(floor.values()))
+        draw_floor(axes, list(floor), list(floor.values()))
     ends = []
     for method in _ORDER:
         last = _spread_line(axes, series(cells, method), method)
@@ -111,7 +113,7 @@ def _against_k(axes: Any, cells: list[Finished], *, named: bool) -> None:  # noq
     _k_axis(axes, cells)
     if named:
         if floor:
-            ends.append((list(floor.values())[-1], "lower bound", GREY))
+            ends.append((list(floor.values())[-1], "lower bound", FLOOR))
         label_ends(axes, ends)
 
 
@@ -300,7 +302,7 @@ def _figure4(cells: list[Finished]) -> Any:  # noqa: ANN401 - a figure
     names = [name for name in names if "picture" in first.scores.get(name, {})]
     labels = np.array(first.facts["labels"])
     made, axes = figure(2, 3, 7.2, 5.0)
-    colours = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
+    colours = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
     for ax, name in zip(axes.flat, names, strict=False):
         picture = np.array(first.scores[name]["picture"])
         for label, colour in zip(np.unique(labels), colours, strict=False):
@@ -323,7 +325,6 @@ def _theorem1(cells: list[Finished]) -> Any:  # noqa: ANN401 - a figure
     """Draw the measured ratio to the optimum against Theorem 1's two factors."""
     rows = np.array(ratios(cells)).reshape(-1, 4)
     made, axes = figure(1, 2, 6.6, 2.9)
-    bad = LOOKS[ALGORITHM].colour
     # Against what it proves: too high for certain, or within for certain.
     for ax, measured, factor, title, side, spot in (
         (axes[0, 0], rows[:, 0], rows[:, 2], "as claimed", "at least", "right"),
@@ -335,8 +336,8 @@ def _theorem1(cells: list[Finished]) -> Any:  # noqa: ANN401 - a figure
         ax.set(xscale="log", yscale="log", xlim=(1.0, right), ylim=(1.0, top))
         ax.fill_between([1.0, top], [1.0, top], top, color="#fbe9e0", linewidth=0)
         ax.plot([1.0, top], [1.0, top], color=BLACK, linewidth=0.8)
-        ax.plot(factor[~broken], measured[~broken], ".", color="#0072B2")
-        ax.plot(factor[broken], measured[broken], "x", color=bad, markeredgewidth=0.8)
+        ax.plot(factor[~broken], measured[~broken], ".", color=_GOOD)
+        ax.plot(factor[broken], measured[broken], "x", color=_BAD, markeredgewidth=0.8)
         ax.set_title(f"{title}: violated in {int(broken.sum())} of {len(rows)} cells")
         ax.set_xlabel("factor that Theorem 1 allows")
         ax.set_ylabel(f"distortion / optimum, {side}")
@@ -347,7 +348,7 @@ def _theorem1(cells: list[Finished]) -> Any:  # noqa: ANN401 - a figure
         ax.minorticks_off()
         share = 0.97 if spot == "right" else 0.03
         where = {"ha": spot, "va": "top", "transform": ax.transAxes}
-        ax.text(share, 0.96, "violated", color=bad, **where)
+        ax.text(share, 0.96, "violated", color=_BAD, **where)
     return made
 
 
@@ -398,11 +399,11 @@ def _dimension(cells: list[Finished]) -> Any:  # noqa: ANN401 - a figure
         (
             "printed_step_cpu_seconds",
             "one step as printed",
-            LOOKS[ALGORITHM].colour,
+            _BAD,
             "o",
         ),
-        ("cpu_seconds", "whole fit in the span", "#0072B2", "s"),
-        ("ascent_cpu_seconds", f"its {N_STEPS} steps alone", "#56B4E9", "^"),
+        ("cpu_seconds", "whole fit in the span", _GOOD, "s"),
+        ("ascent_cpu_seconds", f"its {N_STEPS} steps alone", GREY, "^"),
     )
     ends = []
     for name, label, colour, marker in lines:
