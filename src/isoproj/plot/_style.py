@@ -22,6 +22,7 @@ COLOURS = {
     "random": "#8c8c8c",
     "dual_ascent": "#e69f00",
     "sdp+dr": "#cc79a7",
+    "sdp+dr/scs": "#7a3b5e",
     "sdp+rr": "#56b4e9",
     "sap": "#000000",
     "fair_pca": "#b8a800",

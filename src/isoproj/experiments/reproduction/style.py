@@ -1,7 +1,7 @@
 """One look for all figures: the same colour, mark and line for a method everywhere.
 
-Colours are those of Okabe and Ito, which the colour-blind tell apart; every method
-also has a mark and a line of its own, so that print in grey loses nothing.
+The colours are those of ``isoproj.plot``; every method also has a mark and a line of
+its own, so that print in grey loses nothing.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from isoproj._container import write_atomically
+from isoproj.datafiles.extras import needed
+from isoproj.plot._style import COLOURS
 
 __all__ = [
     "LOOKS",
@@ -22,7 +24,6 @@ __all__ = [
     "house_style",
     "label_ends",
     "save",
-    "shade_impossible",
 ]
 
 BLACK, GREY, PALE = "#000000", "#666666", "#e6e6e6"
@@ -77,13 +78,16 @@ class Look:
 
 
 LOOKS: dict[str, Look] = {
-    "dual_ascent": Look("paper's algorithm", "#D55E00", "o", "-"),
-    "minimax": Look("minimax", "#CC79A7", "D", "-"),
-    "sdp+dr": Look("SDP+DR", "#0072B2", "s", (0, (5.0, 1.5))),
-    "sdp+rr": Look("SDP+RR", "#56B4E9", "^", (0, (2.0, 1.2))),
-    "sdp+dr/scs": Look("SDP+DR by SCS", "#E69F00", "v", (0, (5.0, 1.2, 1.0, 1.2))),
-    "pca": Look("PCA", "#009E73", "P", (0, (1.0, 1.0))),
-    "random": Look("random", BLACK, "x", (0, (1.0, 1.0))),
+    name: Look(label, COLOURS["isoproj" if name == "minimax" else name], marker, line)
+    for name, label, marker, line in (
+        ("dual_ascent", "paper's algorithm", "o", "-"),
+        ("minimax", "minimax", "D", "-"),
+        ("sdp+dr", "SDP+DR", "s", (0, (5.0, 1.5))),
+        ("sdp+rr", "SDP+RR", "^", (0, (2.0, 1.2))),
+        ("sdp+dr/scs", "SDP+DR by SCS", "v", (0, (5.0, 1.2, 1.0, 1.2))),
+        ("pca", "PCA", "P", (0, (1.0, 1.0))),
+        ("random", "random", "x", (0, (1.0, 1.0))),
+    )
 }
 
 
@@ -93,17 +97,10 @@ def house_style() -> Iterator[None]:
 
     Raises
     ------
-    ImportError
+    MissingExtraError
         If matplotlib is not installed.
     """
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        msg = (
-            "figures need the package matplotlib, which is not installed. "
-            "Run: pip install 'isoproj[plot]'."
-        )
-        raise ImportError(msg) from None
+    mpl = needed("matplotlib", extra="plot", purpose="Drawing")
     with mpl.rc_context(_SETTINGS):
         yield
 
@@ -155,12 +152,6 @@ def save(made: Any, folder: Path, name: str) -> list[Path]:  # noqa: ANN401 - a 
         paths.append(folder / f"{name}.{kind}")
         write_atomically(paths[-1], buffer.getvalue())
     return paths
-
-
-def shade_impossible(axes: Any, xs: Sequence[float], floor: Sequence[float]) -> None:  # noqa: ANN401
-    """Shade what no projection can reach."""
-    axes.fill_between(xs, 0.0, floor, color=PALE, linewidth=0.0, zorder=0.5)
-    axes.plot(xs, floor, color=GREY, linewidth=0.8, zorder=0.6)
 
 
 def label_ends(
