@@ -61,6 +61,7 @@ ROOMS = [
     "estimators.certified",
     "estimators.near_isometric",
     "estimators.guaranteed_pca",
+    "estimators.curves",
     "baselines.base",
     "baselines.adagio",
     "baselines.dual_ascent",

@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from isoproj.certificate import Certificate
     from isoproj.certify import verify
     from isoproj.engines.cluster import DaskEngine
+    from isoproj.estimators.curves import (
+        DistortionCurve,
+        Frontier,
+        distortion_curve,
+        guarantee_frontier,
+    )
     from isoproj.estimators.guaranteed_pca import GuaranteedPCA
     from isoproj.estimators.near_isometric import NearIsometricProjection
     from isoproj.experiments.compare import compare
@@ -24,12 +30,16 @@ __all__ = [
     "AuditResult",
     "Certificate",
     "DaskEngine",
+    "DistortionCurve",
+    "Frontier",
     "GuaranteedPCA",
     "NearIsometricProjection",
     "Report",
     "__version__",
     "audit",
     "compare",
+    "distortion_curve",
+    "guarantee_frontier",
     "report",
     "verify",
 ]
@@ -38,6 +48,10 @@ _HOMES = {
     "AuditResult": "isoproj.auditing",
     "Certificate": "isoproj.certificate",
     "DaskEngine": "isoproj.engines.cluster",
+    "DistortionCurve": "isoproj.estimators.curves",
+    "Frontier": "isoproj.estimators.curves",
+    "distortion_curve": "isoproj.estimators.curves",
+    "guarantee_frontier": "isoproj.estimators.curves",
     "GuaranteedPCA": "isoproj.estimators.guaranteed_pca",
     "NearIsometricProjection": "isoproj.estimators.near_isometric",
     "Report": "isoproj.reporting.document",

@@ -17,6 +17,7 @@ from isoproj._container import Tensors, read_container, write_container
 from isoproj._spectral import Indices
 from isoproj.certificate import Certificate, Exclusion
 from isoproj.certify import certify_exclusion
+from isoproj.engines.base import Engine, chosen
 from isoproj.estimators.base import LinearProjection, check_positive, monitor_of
 from isoproj.exceptions import FormatError
 from isoproj.pairs import PairSet
@@ -48,6 +49,8 @@ class CertifiedProjection(LinearProjection):
     time_limit: float | None
     random_state: int | np.random.RandomState | None
     verbose: int
+    memory_limit: float
+    engine: Engine | None
 
     certificate_: Certificate
     distortion_: float
@@ -154,6 +157,14 @@ class CertifiedProjection(LinearProjection):
         tol: object = self.tol
         if not isinstance(tol, float | int | np.number) or not 0.0 < tol < math.inf:
             msg = f"tol must be a number above 0; got {self.tol!r}. Use 1e-3."
+            raise ValueError(msg)
+        chosen(self.engine)
+        limit: object = self.memory_limit
+        if not isinstance(limit, float | int | np.number) or not limit >= 0.0:
+            msg = (
+                "memory_limit must be a number of bytes, 0 or more; "
+                f"got {self.memory_limit!r}. Use 2e9."
+            )
             raise ValueError(msg)
         check_positive("max_iter", self.max_iter, integral=True)
         check_positive("time_limit", self.time_limit, integral=False)

@@ -16,6 +16,7 @@ from isoproj._spectral import Array, Indices
 from isoproj._validation import Rows, is_sparse
 from isoproj.certificate import Certificate
 from isoproj.certify import certify, certify_guarantee
+from isoproj.engines.base import Engine
 from isoproj.estimators.base import (
     monitor_of,
     shipped_components,
@@ -72,6 +73,11 @@ class GuaranteedPCA(CertifiedProjection):
         Decides the samples and random starts.
     verbose : int, default=0
         1 writes a line per round to standard error.
+    memory_limit : float, default=2e9
+        Bytes that may be filled with distances that are needed again.
+    engine : Engine or None, default=None
+        Where pairs are looked at: ``DaskEngine(client)`` for a cluster; None means
+        threads of this process. The result does not depend on it.
 
     Attributes
     ----------
@@ -142,6 +148,8 @@ class GuaranteedPCA(CertifiedProjection):
         time_limit: float | None = None,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
+        memory_limit: float = 2e9,
+        engine: Engine | None = None,
     ) -> None:
         self.n_components = n_components
         self.max_distortion = max_distortion
@@ -153,6 +161,8 @@ class GuaranteedPCA(CertifiedProjection):
         self.time_limit = time_limit
         self.random_state = random_state
         self.verbose = verbose
+        self.memory_limit = memory_limit
+        self.engine = engine
 
     def fit(self, X: ArrayLike | Rows, y: object = None) -> Self:  # noqa: ARG002
         """Learn the projection and certify it.
@@ -193,6 +203,8 @@ class GuaranteedPCA(CertifiedProjection):
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
             name=type(self).__name__,
             verbose=self.verbose,
+            memory_limit=float(self.memory_limit),
+            engine=self.engine,
         )
         exclusion, k = None, self.n_components
         if k is None:
@@ -338,6 +350,8 @@ class CappedProblem:
         Time used since the beginning.
     name : str
         Who asks; shown in progress lines.
+    memory_limit, engine
+        Of the search of pairs.
     """
 
     points: Points
@@ -351,6 +365,8 @@ class CappedProblem:
     seed: int
     name: str
     verbose: int
+    memory_limit: float = 2e9
+    engine: Engine | None = None
     _search: PairSearch | None = None
     _matrix: Array | None = None
 
@@ -358,7 +374,12 @@ class CappedProblem:
     def search(self) -> PairSearch:
         """All pairs, prepared at first use."""
         if self._search is None:
-            self._search = PairSearch(self.points, self.pairs)
+            self._search = PairSearch(
+                self.points,
+                self.pairs,
+                memory_limit=self.memory_limit,
+                engine=self.engine,
+            )
         return self._search
 
     @property
@@ -523,6 +544,7 @@ class CappedProblem:
             pairs,
             weights,
             n_rows=self.rows.shape[0],
+            engine=self.engine,
         )
 
     def _certified(

@@ -15,7 +15,7 @@ from isoproj._spectral import Array, Indices
 from isoproj._validation import Rows, check_map
 from isoproj.certificate import Certificate
 from isoproj.certify import certify, data_fingerprint
-from isoproj.engines.base import Engine, chosen
+from isoproj.engines.base import Engine
 from isoproj.estimators.base import (
     monitor_of,
     shipped_components,
@@ -271,17 +271,9 @@ class NearIsometricProjection(CertifiedProjection):
             raise ValueError(msg)
         if self.init is not None:
             check_map(self.init, n_features)
-        chosen(self.engine)
         if not isinstance(self.checkpoint, str | os.PathLike | None):
             msg = f"checkpoint must be a path or None; got {self.checkpoint!r}."
             raise ValueError(msg)  # noqa: TRY004 - scikit-learn's convention
-        limit: object = self.memory_limit
-        if not isinstance(limit, float | int | np.number) or not limit >= 0.0:
-            msg = (
-                "memory_limit must be a number of bytes, 0 or more; "
-                f"got {self.memory_limit!r}. Use 2e9."
-            )
-            raise ValueError(msg)
         if not isinstance(self.warm_start, bool | int | np.integer):
             msg = f"warm_start must be True or False; got {self.warm_start!r}."
             raise ValueError(msg)  # noqa: TRY004 - scikit-learn's convention

@@ -25,9 +25,11 @@ from isoproj.solvers.working_set import WorkingSet, cooled, leading
 
 __all__ = ["CurveResult", "follow"]
 
-_TEMPERATURES = (0.002, 0.0003)
-_COUNT = 1000
-_LARGEST_SET = 8_000
+_TEMPERATURES = (0.003, 0.0007, 0.0007)
+# From a relaxation's rounding, which is no local optimum of anything.
+_HOT_TEMPERATURES = (0.05, 0.02, 0.008)
+_COUNT = 1500
+_LARGEST_SET = 24_000
 # A relaxation is solved where the last bound has fallen this far behind, at most.
 _STALE = 0.1
 _SMALL_BASIS = 9_000
@@ -96,8 +98,10 @@ def follow(
     bounds = np.zeros(search.points.n_dims + 1)
     last_solved = 0
     for k in ks:
-        starts = [_extended(known, bases[-1], k)] if bases else []
-        if not bases or k - last_solved > _stride(k) or k == ks[-1]:
+        starts: list[tuple[Array, tuple[float, ...]]] = []
+        if bases:
+            starts.append((_extended(known, bases[-1], k), _TEMPERATURES))
+        if not bases or k - last_solved >= _stride(k) or k == ks[-1]:
             relaxation = solve_relaxation(
                 search,
                 k,
@@ -108,7 +112,8 @@ def follow(
             relaxations.append(relaxation)
             last_solved = k
             np.maximum(bounds, _bounds(search, relaxation), out=bounds)
-            starts.append(leading(relaxation.factor, k))
+            rounded = leading(relaxation.factor, k)
+            starts.append((rounded, _HOT_TEMPERATURES + _TEMPERATURES))
         basis, distortion = _best(known, starts)
         done.append(k)
         bases.append(basis)
@@ -133,7 +138,7 @@ def follow(
 
 def _stride(k: int) -> int:
     """Return how many dimensions one relaxation serves: about a tenth of them."""
-    return max(1, math.ceil(_STALE * k))
+    return max(1, round(_STALE * k))
 
 
 def _bounds(search: PairSearch, relaxation: Relaxation) -> Array:
@@ -157,15 +162,17 @@ def _extended(known: WorkingSet, basis: Array, k: int) -> Array:
     return basis
 
 
-def _best(known: WorkingSet, starts: list[Array]) -> tuple[Array, float]:
+def _best(
+    known: WorkingSet, starts: list[tuple[Array, tuple[float, ...]]]
+) -> tuple[Array, float]:
     """Search from every start; return the best basis over all pairs."""
-    best, least = starts[0], math.inf
-    for start in starts:
+    best, least = starts[0][0], math.inf
+    for start, temperatures in starts:
         basis = start
         overall = known.grow(basis, 0.01, _COUNT)[1]
         if overall < least:
             best, least = basis, overall
-        for temperature in _TEMPERATURES:
+        for temperature in temperatures:
             basis = cooled(known.secants, basis, temperature)
             overall = known.grow(basis, 2.0 * temperature + 0.005, _COUNT)[1]
             if overall < least:

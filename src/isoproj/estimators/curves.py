@@ -1,0 +1,429 @@
+"""How much is lost against how many dimensions, and how much is kept against a cap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from isoproj._spectral import Array, Indices
+from isoproj._validation import Rows, check_points
+from isoproj.certificate import Certificate
+from isoproj.certify import certify, lower_bounds
+from isoproj.estimators.base import (
+    check_positive,
+    monitor_of,
+    shipped_components,
+    warn_of_copies,
+)
+from isoproj.estimators.guaranteed_pca import CappedProblem
+from isoproj.objective import Objective
+from isoproj.pairs import prepare_pairs
+from isoproj.points import Points
+from isoproj.search import PairSearch
+from isoproj.solvers.base import Clock
+from isoproj.solvers.curve import follow
+from isoproj.solvers.relaxation import Relaxation
+
+__all__ = ["DistortionCurve", "Frontier", "distortion_curve", "guarantee_frontier"]
+
+_DEFAULT_LARGEST = 40
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class DistortionCurve:
+    """Distortion and its proven floor at one number of dimensions after another.
+
+    Parameters
+    ----------
+    ks : ndarray of shape (m,)
+        Numbers of dimensions, ascending.
+    distortion : ndarray of shape (m,)
+        What the worst pair loses, exact; it never rises.
+    lower_bound : ndarray of shape (m,)
+        No projection to as many dimensions loses less; it never rises.
+    certificates : tuple of Certificate
+        One for each number of dimensions, with its projection; empty in a curve
+        that was read from a table.
+    """
+
+    ks: Indices
+    distortion: Array
+    lower_bound: Array
+    certificates: tuple[Certificate, ...] = ()
+
+    def __iter__(self) -> Iterator[tuple[int, float, float]]:
+        return zip(
+            self.ks.tolist(),
+            self.distortion.tolist(),
+            self.lower_bound.tolist(),
+            strict=True,
+        )
+
+    def components(self, k: int) -> NDArray[Any]:
+        """Return the projection to ``k`` dimensions.
+
+        Parameters
+        ----------
+        k : int
+            One of ``ks``.
+
+        Returns
+        -------
+        ndarray of shape (k, n_features)
+            Orthonormal rows.
+        """
+        for certificate in self.certificates:
+            if certificate.n_components == k:
+                return certificate.components
+        msg = f"k must be one of the curve's {self.ks.tolist()}; got {k!r}."
+        raise ValueError(msg)
+
+    def needed(self, max_distortion: float) -> tuple[int | None, int]:
+        """Return which ``k`` suffices for a target, and which is proved too small.
+
+        Parameters
+        ----------
+        max_distortion : float
+            What no pair should lose more than.
+
+        Returns
+        -------
+        sufficient : int or None
+            The smallest ``k`` of the curve under the target; None if there is none.
+        impossible : int
+            The largest ``k`` of the curve that is proved too small; 0 if there is none.
+        """
+        enough = self.ks[self.distortion <= max_distortion]
+        short = self.ks[self.lower_bound > max_distortion]
+        sufficient = int(enough[0]) if enough.size else None
+        return sufficient, int(short[-1]) if short.size else 0
+
+    @property
+    def knees(self) -> tuple[int, ...]:
+        """Numbers of dimensions after which more of them buy markedly less.
+
+        The one farthest below the chord of the curve, and the farthest on either side
+        of it, where they stand out.
+        """
+        main = _knee(self.ks, self.distortion)
+        if main is None:
+            return ()
+        parts = [slice(0, main + 1), slice(main, None)]
+        found = {main}
+        for part in parts:
+            inner = _knee(self.ks[part], self.distortion[part])
+            if inner is not None:
+                found.add(inner + (part.start or 0))
+        return tuple(int(self.ks[at]) for at in sorted(found))
+
+    def __str__(self) -> str:
+        lines = ["   k  distortion  lower bound"]
+        lines += [f"{k:4d}  {upper:10.4f}  {lower:11.4f}" for k, upper, lower in self]
+        return "\n".join(lines)
+
+
+def _knee(ks: Indices, values: Array) -> int | None:
+    """Return where a falling curve is farthest below its chord, if far enough."""
+    if ks.size < 3:
+        return None
+    x = (ks - ks[0]) / (ks[-1] - ks[0])
+    drop = values[0] - values[-1]
+    if drop <= 1e-6:
+        return None
+    below = 1.0 - x - (values - values[-1]) / drop
+    at = int(below.argmax())
+    return at if below[at] > 0.05 else None
+
+
+def distortion_curve(
+    X: ArrayLike | Rows,
+    ks: Iterable[int] | None = None,
+    *,
+    pairs: str | ArrayLike = "all",
+    tol: float = 1e-2,
+    time_limit: float | None = None,
+    random_state: int | None = None,
+    verbose: int = 0,
+) -> DistortionCurve:
+    """Return distortion and proven floor for many numbers of dimensions.
+
+    Far cheaper than a fit for each: every projection starts from the one before, and
+    one set of dual weights bounds many dimensions. A fit at a single ``k`` goes deeper
+    on both sides.
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n_samples, n_features)
+        The points.
+    ks : iterable of int or None
+        Numbers of dimensions; None means 1 to 40, or to what the points span.
+    pairs : {"all", "directions"} or array-like of shape (n_pairs, 2)
+        Which pairs count.
+    tol : float
+        Relative gap at which each relaxation is content with its bound.
+    time_limit : float or None
+        Seconds after which the dimensions done so far are returned.
+    random_state : int or None
+        Of the samples.
+    verbose : int
+        1 writes a line per dimension to standard error.
+
+    Returns
+    -------
+    DistortionCurve
+        Both sides certified, on the matrices that it holds.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from isoproj import distortion_curve
+    >>> curve = distortion_curve(load_wine().data, [1, 2, 4, 8])
+    >>> bool((curve.lower_bound <= curve.distortion).all())
+    True
+    """
+    rows = check_points(X)
+    points, selected = prepare_pairs(rows, pairs, rotate=True)
+    warn_of_copies(points, selected)
+    wanted = _checked_ks(ks, points.n_dims, int(rows.shape[1]))
+    check_positive("time_limit", time_limit, integral=False)
+    search = PairSearch(points, selected)
+    inner = [k for k in wanted if k < points.n_dims]
+    certificates: list[Certificate] = []
+    lower = np.zeros(len(inner))
+    if inner:
+        result = follow(
+            search,
+            inner,
+            tol=float(tol),
+            time_limit=time_limit,
+            seed=0 if random_state is None else int(random_state),
+            monitor=monitor_of("distortion_curve", verbose),
+        )
+        inner = list(result.ks)
+        lower, chosen = _bounds(points, search, result.relaxations, inner)
+        for k, basis, at in zip(inner, result.bases, chosen, strict=True):
+            best = result.relaxations[at]
+            certificates.append(
+                certify(
+                    points,
+                    selected,
+                    shipped_components(points, basis, rows, k),
+                    search.decode(best.codes),
+                    best.weights,
+                    n_rows=rows.shape[0],
+                )
+            )
+    upper = np.array([certificate.distortion for certificate in certificates])
+    outer = [k for k in wanted if k >= points.n_dims]
+    return DistortionCurve(
+        ks=np.array(inner + outer, dtype=np.intp),
+        distortion=np.concatenate([upper, np.zeros(len(outer))]),
+        lower_bound=np.concatenate([lower, np.zeros(len(outer))]),
+        certificates=tuple(certificates),
+    )
+
+
+def _bounds(
+    points: Points,
+    search: PairSearch,
+    relaxations: tuple[Relaxation, ...],
+    ks: list[int],
+) -> tuple[Array, list[int]]:
+    """Return the best certified bound at each dimension, and whose weights give it."""
+    table = np.array(
+        [
+            lower_bounds(points, search.decode(each.codes), each.weights, ks)
+            for each in relaxations
+        ]
+    )
+    return table.max(axis=0), table.argmax(axis=0).tolist()
+
+
+def _checked_ks(ks: Iterable[int] | None, n_dims: int, n_features: int) -> list[int]:
+    if ks is None:
+        return list(range(1, min(_DEFAULT_LARGEST, n_dims) + 1))
+    try:
+        wanted = sorted({_whole(k) for k in ks})
+    except TypeError:
+        msg = f"ks must hold whole numbers; got {ks!r}. Use range(1, 41)."
+        raise ValueError(msg) from None
+    if not wanted or wanted[0] < 1 or wanted[-1] > n_features:
+        got = "none" if not wanted else f"{wanted[0]} to {wanted[-1]}"
+        msg = (
+            f"ks must hold numbers between 1 and n_features={n_features}; got {got}. "
+            "Choose values in that range."
+        )
+        raise ValueError(msg)
+    return wanted
+
+
+def _whole(k: object) -> int:
+    if isinstance(k, bool) or not isinstance(k, int | np.integer):
+        raise TypeError
+    return int(k)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Frontier:
+    """What is kept on the whole against what the worst pair loses.
+
+    Parameters
+    ----------
+    max_distortion : ndarray of shape (m,)
+        The caps, ascending: from the least distortion found to PCA's.
+    distortion : ndarray of shape (m,)
+        What the worst pair really loses, exact.
+    kept : ndarray of shape (m,)
+        Share of the objective that is kept.
+    kept_bound : ndarray of shape (m,)
+        No projection under the same cap keeps more.
+    lower_bound : float
+        No projection to as many dimensions has a smaller distortion.
+    certificates : tuple of Certificate
+        One for each cap, with its projection.
+    objective : Objective
+        What is kept.
+    """
+
+    max_distortion: Array
+    distortion: Array
+    kept: Array
+    kept_bound: Array
+    lower_bound: float
+    certificates: tuple[Certificate, ...]
+    objective: Objective
+
+    def __iter__(self) -> Iterator[tuple[float, float, float, float]]:
+        return zip(
+            self.max_distortion.tolist(),
+            self.distortion.tolist(),
+            self.kept.tolist(),
+            self.kept_bound.tolist(),
+            strict=True,
+        )
+
+    def __str__(self) -> str:
+        lines = ["   cap   worst pair loses    kept   at most"]
+        lines += [
+            f"{cap:6.4f}   {worst:16.4f}  {kept:6.4f}    {bound:6.4f}"
+            for cap, worst, kept, bound in self
+        ]
+        return "\n".join(lines)
+
+
+def guarantee_frontier(
+    X: ArrayLike | Rows,
+    k: int,
+    n_points: int = 7,
+    *,
+    objective: str = "variance",
+    pairs: str | ArrayLike = "all",
+    tol: float = 1e-3,
+    random_state: int | None = None,
+    verbose: int = 0,
+) -> Frontier:
+    """Return what is kept against what the worst pair loses, from minimax to PCA.
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n_samples, n_features)
+        The points.
+    k : int
+        Number of dimensions, below what the points span.
+    n_points : int
+        How many caps, at least 2: the two ends count.
+    objective : {"variance", "distortion"}
+        What is to be kept.
+    pairs : {"all", "directions"} or array-like of shape (n_pairs, 2)
+        Which pairs the caps are for.
+    tol : float
+        Relative gap at which the relaxations are content with their bounds.
+    random_state : int or None
+        Of the samples and random starts.
+    verbose : int
+        1 writes a line per round to standard error.
+
+    Returns
+    -------
+    Frontier
+        Every point certified.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from isoproj import guarantee_frontier
+    >>> frontier = guarantee_frontier(load_wine().data, 2, 3)
+    >>> bool((frontier.kept <= frontier.kept_bound).all())
+    True
+    """
+    rows = check_points(X)
+    points, selected = prepare_pairs(rows, pairs, rotate=True)
+    warn_of_copies(points, selected)
+    _check_frontier(k, n_points, objective, points.n_dims)
+    problem = CappedProblem(
+        points=points,
+        pairs=selected,
+        rows=rows,
+        objective=Objective(objective),
+        tol=float(tol),
+        max_iter=None,
+        clock=Clock(None),
+        time_limit=None,
+        seed=0 if random_state is None else int(random_state),
+        name="guarantee_frontier",
+        verbose=verbose,
+    )
+    k = int(k)
+    best = problem.minimax(k)
+    least = best.history[-1].distortion
+    principal = problem.answer(k, 1.0, 0.0)
+    most = principal.certificate.distortion
+    # Closer together near the least distortion, where the curve bends.
+    steps = np.linspace(0.0, 1.0, n_points)[1:-1] ** 1.5
+    caps = [least * (1.0 + 1e-4), *(least + (most - least) * steps)]
+    answers = []
+    starts = [best.basis]
+    for cap in caps:
+        answer = problem.under(k, float(cap), best, starts, is_given=False)
+        answers.append(answer)
+        starts = [answer.basis]
+    certificates = tuple(answer.certificate for answer in [*answers, principal])
+    parts = [certificate.guarantee for certificate in certificates]
+    table = np.array([(p.cap, p.kept, p.kept_bound) for p in parts if p is not None])
+    table[-1, 0] = most
+    return Frontier(
+        max_distortion=table[:, 0],
+        distortion=np.array([each.distortion for each in certificates]),
+        kept=table[:, 1],
+        kept_bound=table[:, 2],
+        lower_bound=certificates[0].lower_bound,
+        certificates=certificates,
+        objective=problem.objective,
+    )
+
+
+def _check_frontier(k: object, n_points: object, objective: object, dims: int) -> None:
+    if (
+        isinstance(k, bool)
+        or not isinstance(k, int | np.integer)
+        or not 1 <= k < max(dims, 2)
+    ):
+        msg = (
+            f"k must be a whole number between 1 and {max(dims - 1, 1)}, below the "
+            f"{dims} dimensions that the points span; got {k!r}."
+        )
+        raise ValueError(msg)
+    if (
+        isinstance(n_points, bool)
+        or not isinstance(n_points, int | np.integer)
+        or n_points < 2
+    ):
+        msg = f"n_points must be a whole number, 2 or more; got {n_points!r}. Use 7."
+        raise ValueError(msg)
+    if objective not in tuple(Objective):
+        msg = f"objective must be 'variance' or 'distortion'; got {objective!r}."
+        raise ValueError(msg)
