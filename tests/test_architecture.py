@@ -119,6 +119,7 @@ ROOMS = [
     "commandline.describing",
     "commandline.exporting",
     "commandline.comparing",
+    "commandline.tracing",
     "commandline.reporting",
     "commandline.reproducing",
     "commandline.demonstrating",

@@ -305,6 +305,78 @@ def _add_compare(verb: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_tracing(verb: argparse.ArgumentParser, tol: float) -> None:
+    verb.add_argument(
+        "--tol",
+        type=float,
+        default=tol,
+        metavar="GAP",
+        help=f"relative gap at which a bound is good enough (default {tol:g})",
+    )
+    verb.add_argument(
+        "--seed", type=int, default=0, metavar="SEED", help="of samples; default 0"
+    )
+    verb.add_argument(
+        "--plot", metavar="FILE", help="draw it there (.png, .svg or .pdf)"
+    )
+    verb.add_argument(
+        "--force", action="store_true", help="overwrite FILE if it exists"
+    )
+
+
+def _add_curve(verb: argparse.ArgumentParser) -> None:
+    _add_data(verb)
+    which = verb.add_mutually_exclusive_group()
+    which.add_argument(
+        "-k",
+        "--n-components",
+        type=int,
+        nargs="+",
+        metavar="K",
+        help="numbers of dimensions (default: 1 to --max-k)",
+    )
+    which.add_argument(
+        "--max-k", type=int, default=40, metavar="K", help="the last one (default 40)"
+    )
+    verb.add_argument(
+        "--targets",
+        type=float,
+        nargs="+",
+        default=[],
+        metavar="DISTORTION",
+        help="say which k suffices for these, and which is proved too small",
+    )
+    verb.add_argument(
+        "--time-limit",
+        type=float,
+        metavar="SECONDS",
+        help="stop with the dimensions done so far",
+    )
+    _add_tracing(verb, 1e-2)
+
+
+def _add_frontier(verb: argparse.ArgumentParser) -> None:
+    _add_data(verb)
+    verb.add_argument(
+        "-k",
+        "--n-components",
+        type=int,
+        required=True,
+        metavar="K",
+        help="number of dimensions",
+    )
+    verb.add_argument(
+        "--n-points", type=int, default=7, metavar="N", help="how many caps (default 7)"
+    )
+    verb.add_argument(
+        "--objective",
+        default="variance",
+        choices=["variance", "distortion"],
+        help="what is to be kept: variance, or squared length on average",
+    )
+    _add_tracing(verb, 1e-3)
+
+
 def _add_report(verb: argparse.ArgumentParser) -> None:
     _add_model(verb)
     _add_data(verb)
@@ -437,6 +509,16 @@ VERBS: dict[str, tuple[str, str, _Adder]] = {
         "put methods side by side, scored by one referee",
         "isoproj compare digits -k 5 10 20 --methods minimax pca random",
         _add_compare,
+    ),
+    "curve": (
+        "distortion and its proven floor against the number of dimensions",
+        "isoproj curve embeddings.npy --max-k 40 --targets 0.2 0.5 --plot curve.png",
+        _add_curve,
+    ),
+    "frontier": (
+        "variance kept against what the worst pair loses, from minimax to PCA",
+        "isoproj frontier embeddings.npy -k 20 --plot frontier.png",
+        _add_frontier,
     ),
     "report": (
         "write a report that people want to look at, from model and data",

@@ -31,6 +31,8 @@ _MODULES = {
     "info": "describing",
     "export": "exporting",
     "compare": "comparing",
+    "curve": "tracing",
+    "frontier": "tracing",
     "report": "reporting",
     "reproduce": "reproducing",
     "demo": "demonstrating",

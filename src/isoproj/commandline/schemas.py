@@ -159,6 +159,41 @@ _VERBS: dict[str, dict[str, Schema]] = {
             "one per method, k and seed; a failed one has 'error' and no numbers",
         ),
     },
+    "curve": {
+        "data": _DATA,
+        "curve": _list(
+            _object({"k": _COUNT, "distortion": _DISTORTION, "lower_bound": _LOWER})
+        ),
+        "knees": _list(_COUNT, "after these, more dimensions buy markedly less"),
+        "targets": _list(
+            _object(
+                {
+                    "target": _share("what no pair should lose more than"),
+                    "sufficient": {
+                        "type": ["integer", "null"],
+                        "description": "smallest k of the curve under it",
+                    },
+                    "impossible": _COUNT,
+                }
+            )
+        ),
+    },
+    "frontier": {
+        "data": _DATA,
+        "objective": {"enum": ["variance", "distortion"]},
+        "lower_bound": _LOWER,
+        "frontier": _list(
+            _object(
+                {
+                    "max_distortion": _share("what no pair may lose more than"),
+                    "distortion": _DISTORTION,
+                    "kept": _share("of the objective"),
+                    "kept_bound": _share("no projection under the cap keeps more"),
+                }
+            ),
+            "from the least distortion to PCA",
+        ),
+    },
     "report": {
         "model": _TEXT,
         "data": _DATA,

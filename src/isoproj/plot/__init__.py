@@ -11,6 +11,7 @@ from isoproj.plot.bounds import (
     DistortionCurveDisplay,
     convergence,
     distortion_curve,
+    frontier,
 )
 from isoproj.plot.distances import (
     DistortionHistogramDisplay,
@@ -28,6 +29,7 @@ __all__ = [
     "convergence",
     "distortion_curve",
     "distortion_histogram",
+    "frontier",
     "shepard",
     "worst_pairs",
 ]

@@ -24,6 +24,7 @@ __all__ = [
     "DistortionCurveDisplay",
     "convergence",
     "distortion_curve",
+    "frontier",
 ]
 
 _LOST = "share of squared length the worst pair loses"
@@ -330,6 +331,64 @@ class ConvergenceDisplay:
         self.lines_ = (upper, lower)
         self.ax_, self.figure_ = axes, axes.figure  # type: ignore[assignment]
         return self
+
+
+def frontier(found: Any, *, ax: Axes | None = None) -> Axes:  # noqa: ANN401
+    """Draw what is kept against what the worst pair loses, below the proven bound.
+
+    Parameters
+    ----------
+    found : Frontier
+        Of ``isoproj.guarantee_frontier``.
+    ax : matplotlib Axes or None
+        Where to draw; None makes a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+        The drawing.
+
+    Raises
+    ------
+    MissingExtraError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from isoproj import guarantee_frontier, plot
+    >>> ax = plot.frontier(guarantee_frontier(load_wine().data, 2, 3))
+    >>> ax.get_xlabel()
+    'the worst pair loses'
+    """
+    ax = axes_or_new(ax)
+    caps, kept = np.asarray(found.max_distortion), np.asarray(found.kept)
+    bound = np.asarray(found.kept_bound)
+    ceiling = bound.max() + 0.1 * (bound.max() - kept.min() + 0.01)
+    ax.fill_between(caps, bound, ceiling, color=FLOOR, alpha=0.08, linewidth=0)
+    ax.plot(caps, bound, "--", color=FLOOR, label="no projection can keep more")
+    ax.axvspan(
+        found.lower_bound - 0.02, found.lower_bound, color=FLOOR, alpha=0.2, linewidth=0
+    )
+    colour = colour_of("GuaranteedPCA")
+    ax.plot(caps, kept, "o-", color=colour, label="GuaranteedPCA")
+    ends = (("minimax", 0, "isoproj"), ("PCA", -1, "pca"))
+    for name, at, method in ends:
+        ax.plot(caps[at], kept[at], "o", color=colour_of(method), markersize=9)
+        side = "left" if at == 0 else "right"
+        ax.annotate(
+            name,
+            (caps[at], kept[at]),
+            xytext=(8 if at == 0 else -8, -14),
+            textcoords="offset points",
+            ha=side,
+            color=colour_of(method),
+        )
+    what = "variance kept" if found.objective == "variance" else "mean length kept"
+    ax.set(xlabel="the worst pair loses", ylabel=what, ylim=(None, ceiling))
+    ax.legend(frameon=False, loc="lower right", bbox_to_anchor=(1.0, 0.12))
+    tidy(ax)
+    return ax
 
 
 def convergence(model: Any, *, ax: Axes | None = None) -> Axes:  # noqa: ANN401
