@@ -1,4 +1,4 @@
-"""``isoproj curve`` and ``isoproj frontier``: what dimensions, or a lower floor, buy."""
+"""``isoproj curve`` and ``isoproj frontier``: what dimensions and caps buy."""
 
 from __future__ import annotations
 

@@ -383,7 +383,7 @@ def guarantee_frontier(
     principal = problem.answer(k, 1.0, 0.0)
     most = principal.certificate.distortion
     # Closer together near the least distortion, where the curve bends.
-    steps = np.linspace(0.0, 1.0, n_points)[1:-1] ** 1.5
+    steps = np.linspace(0.0, 1.0, n_points)[1:-1] ** 2
     caps = [least * (1.0 + 1e-4), *(least + (most - least) * steps)]
     answers = []
     starts = [best.basis]

@@ -370,6 +370,15 @@ def frontier(found: Any, *, ax: Axes | None = None) -> Axes:  # noqa: ANN401
     ax.axvspan(
         found.lower_bound - 0.02, found.lower_bound, color=FLOOR, alpha=0.2, linewidth=0
     )
+    ax.annotate(
+        "proved impossible",
+        (found.lower_bound - 0.01, 0.5),
+        xycoords=("data", "axes fraction"),
+        rotation=90,
+        ha="center",
+        va="center",
+        color=FLOOR,
+    )
     colour = colour_of("GuaranteedPCA")
     ax.plot(caps, kept, "o-", color=colour, label="GuaranteedPCA")
     ends = (("minimax", 0, "isoproj"), ("PCA", -1, "pca"))
@@ -379,7 +388,7 @@ def frontier(found: Any, *, ax: Axes | None = None) -> Axes:  # noqa: ANN401
         ax.annotate(
             name,
             (caps[at], kept[at]),
-            xytext=(8 if at == 0 else -8, -14),
+            xytext=(10, 2) if at == 0 else (-8, -16),
             textcoords="offset points",
             ha=side,
             color=colour_of(method),

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from geometry import brute_losses, cloud, random_basis
+
+from isoproj import (
+    DistortionCurve,
+    GuaranteedPCA,
+    NearIsometricProjection,
+    distortion_curve,
+    guarantee_frontier,
+    verify,
+)
+from isoproj.certify import lower_bound
+from isoproj.exceptions import ClaimError
+from isoproj.points import Points
+
+
+def stretched(seed, n_points, n_features):
+    """Return a cloud whose spread falls from axis to axis."""
+    return cloud(seed, n_points, n_features) * 0.75 ** np.arange(n_features)
+
+
+def test_the_dimensions_found_are_enough_and_fewer_are_proved_too_few():
+    X = stretched(0, 40, 12)
+    model = NearIsometricProjection(max_distortion=0.4, random_state=0).fit(X)
+    assert model.distortion_ <= 0.4
+    assert brute_losses(X, model.components_)[1].max() <= 0.4
+    excluded = model.n_components_lower_bound_ - 1
+    assert 1 <= excluded < model.n_components_
+    exclusion = model.certificate_.exclusion
+    points = Points.prepare(X, rotate=False)
+    bound = lower_bound(
+        points, exclusion.excluding_pairs, exclusion.excluding_weights, excluded
+    )
+    assert bound > 0.4
+    for seed in range(50):
+        other = random_basis(seed, 12, excluded).T
+        assert brute_losses(X, other)[1].max() > 0.4
+    assert f"No projection to {excluded} or fewer" in str(model.certificate_)
+
+
+def test_planted_dimensions_are_found_exactly():
+    # Eight axes of which each pair with the origin is one: k of them lose 1 - k / 8.
+    model = NearIsometricProjection(
+        max_distortion=0.51, pairs="directions", random_state=0
+    ).fit(np.eye(8))
+    assert model.n_components_ == 4
+    assert model.n_components_lower_bound_ == 4
+
+
+def test_a_cap_that_all_dimensions_are_needed_for_keeps_everything():
+    X = cloud(0, 30, 3)
+    model = NearIsometricProjection(max_distortion=1e-6).fit(X)
+    assert model.n_components_ == 3
+
+
+def test_guaranteed_pca_finds_its_dimensions_too():
+    X = stretched(1, 40, 12)
+    model = GuaranteedPCA(None, max_distortion=0.4, random_state=0).fit(X)
+    assert brute_losses(X, model.components_)[1].max() <= 0.4
+    assert model.n_components_lower_bound_ <= model.n_components_
+    verify(model.certificate_, X)
+
+
+def test_an_exclusion_survives_saving_and_no_tampering(tmp_path):
+    X = stretched(0, 30, 8)
+    model = NearIsometricProjection(max_distortion=0.4, random_state=0).fit(X)
+    model.save(tmp_path / "m.isoproj")
+    again = NearIsometricProjection.load(tmp_path / "m.isoproj")
+    assert again.n_components_lower_bound_ == model.n_components_lower_bound_
+    verify(again.certificate_, X)
+    exclusion = model.certificate_.exclusion
+    for change in (
+        {"n_components": exclusion.n_components + 1},
+        {"cap": 0.9},
+        {"excluding_weights": -exclusion.excluding_weights},
+        {"excluding_pairs": exclusion.excluding_pairs + 1000},
+    ):
+        forged = dataclasses.replace(
+            model.certificate_, exclusion=dataclasses.replace(exclusion, **change)
+        )
+        with pytest.raises(ClaimError, match="too few dimensions"):
+            verify(forged, X)
+
+
+@pytest.mark.parametrize("cap", [0.0, -0.1, 1.5, np.nan, "0.5", True])
+def test_a_cap_that_is_none_is_refused(cap):
+    with pytest.raises(ValueError, match="max_distortion must be"):
+        NearIsometricProjection(max_distortion=cap).fit(cloud(0, 8, 4))
+
+
+def test_a_cap_and_a_number_of_dimensions_together_are_refused():
+    with pytest.raises(ValueError, match="GuaranteedPCA"):
+        NearIsometricProjection(2, max_distortion=0.5).fit(cloud(0, 8, 4))
+
+
+def test_a_curve_is_exact_monotone_and_above_its_floor():
+    X = stretched(2, 40, 12)
+    curve = distortion_curve(X, range(1, 13), random_state=0)
+    assert curve.ks.tolist() == list(range(1, 13))
+    for certificate in curve.certificates:
+        exact = brute_losses(X, certificate.components)[1].max()
+        assert certificate.distortion == pytest.approx(float(exact), abs=1e-9)
+        verify(certificate, X)
+    assert (np.diff(curve.distortion) <= 1e-9).all()
+    assert (np.diff(curve.lower_bound) <= 1e-9).all()
+    assert (curve.lower_bound <= curve.distortion).all()
+    assert curve.distortion[-1] == curve.lower_bound[-1] == 0.0
+    # One fit goes deeper, but not by much.
+    model = NearIsometricProjection(6, random_state=0).fit(X)
+    assert curve.distortion[5] <= 1.1 * model.distortion_
+    assert curve.lower_bound[5] <= model.distortion_
+    assert curve.components(6).shape == (6, 12)
+    with pytest.raises(ValueError, match="one of the curve's"):
+        curve.components(40)
+
+
+def test_a_curve_says_what_suffices_and_where_it_bends():
+    ks = np.arange(1, 11)
+    falling = np.array([1.0, 0.6, 0.3, 0.1, 0.08, 0.06, 0.05, 0.04, 0.03, 0.02])
+    curve = DistortionCurve(ks=ks, distortion=falling, lower_bound=0.9 * falling)
+    assert curve.needed(0.1) == (4, 3)
+    assert curve.needed(0.001) == (None, 10)
+    assert curve.needed(1.0) == (1, 0)
+    assert 4 in curve.knees
+    straight = DistortionCurve(ks=ks, distortion=1 - ks / 10, lower_bound=0 * falling)
+    assert straight.knees == ()
+
+
+@pytest.mark.parametrize("ks", [[0], [], [1.5], ["two"], [5], [True]])
+def test_a_curve_over_nonsense_is_refused(ks):
+    with pytest.raises(ValueError, match="ks must hold"):
+        distortion_curve(cloud(0, 8, 4), ks)
+
+
+def test_a_frontier_runs_from_minimax_to_pca_below_its_bound():
+    X = stretched(3, 40, 10)
+    found = guarantee_frontier(X, 3, 4, random_state=0)
+    assert len(list(found)) == 4
+    assert (np.diff(found.max_distortion) > 0).all()
+    assert (np.diff(found.kept) >= -1e-6).all()
+    assert (found.kept <= found.kept_bound + 1e-12).all()
+    assert (found.distortion <= found.max_distortion + 1e-12).all()
+    assert found.kept[-1] == pytest.approx(found.kept_bound[-1], abs=1e-9)
+    for certificate in found.certificates:
+        verify(certificate, X)
+
+
+@pytest.mark.parametrize(
+    ("k", "n_points", "objective", "part"),
+    [
+        (0, 3, "variance", "k must be"),
+        (4, 3, "variance", "k must be"),
+        (2, 1, "variance", "n_points must be"),
+        (2, 3, "beauty", "objective must be"),
+    ],
+)
+def test_a_frontier_of_nonsense_is_refused(k, n_points, objective, part):
+    with pytest.raises(ValueError, match=part):
+        guarantee_frontier(cloud(0, 12, 4), k, n_points, objective=objective)
