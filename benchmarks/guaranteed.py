@@ -1,0 +1,192 @@
+"""Figures of GuaranteedPCA: certified gaps, and what it costs and buys beside PCA.
+
+Run: python benchmarks/guaranteed.py [gaps] [digits] [class] [embeddings]
+`--write` keeps the table of each part under benchmarks/results/.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+from _data import data_file, mnist_digit
+from embeddings import neighbours, recall
+from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA
+
+from isoproj import GuaranteedPCA, NearIsometricProjection, audit, guarantee_frontier
+from isoproj._threads import one_blas_thread
+from isoproj.baselines import RandomProjection
+from isoproj.estimators.curves import Frontier
+
+RESULTS = Path(__file__).parent / "results"
+SLACKS = (0.02, 0.05, 0.1, 0.2)
+
+
+def text_embeddings() -> tuple[np.ndarray, np.ndarray]:
+    with np.load(data_file("text_embeddings_384d.npz")) as file:
+        rows, labels = file["embeddings"], file["labels"]
+    _, first = np.unique(rows, axis=0, return_index=True)
+    order = np.random.default_rng(0).permutation(np.sort(first))
+    return rows[order], labels[order]
+
+
+def gaps() -> list[str]:
+    """Certified gap of the variance kept, at caps above the best minimax found."""
+    lines = [
+        "| data | r | k | slack | cap | worst pair loses | kept | at most | gap | s |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    sets = [
+        (f"MNIST {digit}", mnist_digit(digit, 448), (10, 20, 40)) for digit in (2, 5)
+    ]
+    sets.append(
+        ("embeddings", text_embeddings()[0][:1000].astype(np.float64), (20, 64))
+    )
+    misses = 0
+    for name, points, ks in sets:
+        for k in ks:
+            for slack in SLACKS:
+                start = time.perf_counter()
+                model = GuaranteedPCA(k, slack=slack, random_state=0).fit(points)
+                seconds = time.perf_counter() - start
+                worst = audit(points, model.components_, spread=False).distortion
+                gap = model.certificate_.guarantee.gap
+                assert worst <= model.max_distortion_
+                misses += gap > 0.01
+                lines.append(
+                    f"| {name} | {len(points)} | {k} | {slack} | "
+                    f"{model.max_distortion_:.4f} | {worst:.4f} | {model.kept_:.4f} | "
+                    f"{model.kept_bound_:.4f} | {gap:.2%} | {seconds:.1f} |"
+                )
+                print(lines[-1], flush=True)
+    return [*lines, "", f"{misses} of {len(lines) - 2} gaps are above 1 %."]
+
+
+def side_by_side(name, train, held_out, k, labels=None, held_labels=None) -> list[str]:
+    """PCA, random, minimax and GuaranteedPCA on the same points."""
+    with one_blas_thread():
+        start = time.perf_counter()
+        pca = PCA(k).fit(train)
+        pca_seconds = time.perf_counter() - start
+    start = time.perf_counter()
+    best = NearIsometricProjection(k, random_state=0).fit(train)
+    best_seconds = time.perf_counter() - start
+    rows = [
+        ("PCA", pca.components_, pca_seconds),
+        ("random", RandomProjection(k, random_state=0).fit(train).components_, None),
+        ("minimax", best.components_, best_seconds),
+    ]
+    for slack in SLACKS:
+        start = time.perf_counter()
+        model = GuaranteedPCA(k, slack=slack, random_state=0).fit(train)
+        seconds = time.perf_counter() - start
+        rows.append((f"GuaranteedPCA, slack {slack}", model.components_, seconds))
+    truth = neighbours(train, held_out, 10)
+    centred = train - train.mean(axis=0)
+    total = float((centred**2).sum())
+    lines = [
+        f"{name}: {len(train)} points fitted, {len(held_out)} held out, k = {k}; "
+        f"lower bound {best.lower_bound_:.4f}",
+        "",
+        "| method | variance | mean | 99.9 % | worst | held out: mean | 99.9 % |"
+        " worst | 1-NN accuracy | recall@10 | times PCA | times minimax |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for method, components, seconds in rows:
+        kept = float(((centred @ components.T) ** 2).sum()) / total
+        cells = [f"{kept:.4f}"]
+        for points in (train, held_out):
+            result = audit(points, components)
+            cells += [
+                f"{result.mean:.4f}",
+                f"{result.quantiles[0.999]:.3f}",
+                f"{result.distortion:.4f}",
+            ]
+        found = neighbours(train @ components.T, held_out @ components.T, 10)
+        accuracy = "-"
+        if labels is not None:
+            nearest = neighbours(train @ components.T, held_out @ components.T, 1)
+            accuracy = f"{(labels[nearest[:, 0]] == held_labels).mean():.4f}"
+        cells += [accuracy, f"{recall(truth, found):.4f}"]
+        for unit in (pca_seconds, best_seconds):
+            cells.append("-" if seconds is None else f"{seconds / unit:.2f}")
+        lines.append(f"| {method} | {' | '.join(cells)} |")
+        print(lines[-1], flush=True)
+    return lines
+
+
+def digits() -> list[str]:
+    points, labels = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(points))
+    points, labels = points[order], labels[order]
+    return side_by_side(
+        "scikit-learn digits",
+        points[:1200],
+        points[1200:],
+        16,
+        labels[:1200],
+        labels[1200:],
+    )
+
+
+def whole_class() -> list[str]:
+    points = np.random.default_rng(0).permutation(mnist_digit(5, None))
+    points = points.astype(np.float32)
+    return side_by_side("MNIST digit 5", points[:4421], points[4421:], 20)
+
+
+def embeddings() -> list[str]:
+    points, labels = text_embeddings()
+    return side_by_side(
+        "text embeddings",
+        points[:2000],
+        points[2000:4000],
+        64,
+        labels[:2000],
+        labels[2000:4000],
+    )
+
+
+def picture(found: Frontier) -> None:
+    from isoproj import plot
+
+    ax = plot.frontier(found)
+    ax.figure.set_size_inches(6, 4)
+    ax.figure.savefig(RESULTS / "frontier.png", dpi=150)
+
+
+def frontier() -> list[str]:
+    found = guarantee_frontier(mnist_digit(5, 448), 20, 9, random_state=0)
+    picture(found)
+    return ["MNIST digit 5, r = 448, k = 20", "", "```", str(found), "```"]
+
+
+def main() -> None:
+    parts = {
+        "gaps": gaps,
+        "digits": digits,
+        "class": whole_class,
+        "embeddings": embeddings,
+        "frontier": frontier,
+    }
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", nargs="*", default=list(parts))
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    for name in options.what:
+        lines = parts[name]()
+        print("\n".join(lines))
+        if options.write:
+            RESULTS.mkdir(exist_ok=True)
+            command = f"`python benchmarks/guaranteed.py {name} --write`"
+            text = "\n".join([f"# GuaranteedPCA: {name}", "", command, "", *lines, ""])
+            (RESULTS / f"guaranteed_{name}.md").write_text(text)
+
+
+if __name__ == "__main__":
+    main()
