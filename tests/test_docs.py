@@ -34,7 +34,7 @@ def blocks_of(page):
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks_of(page)])
 def test_examples_run_as_they_are_printed(page, tmp_path, monkeypatch):
-    for library in ("matplotlib", "jinja2"):
+    for library in ("matplotlib", "jinja2", "distributed"):
         pytest.importorskip(library)
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "example"}
