@@ -136,8 +136,7 @@ def _run(
     experiments: tuple[Experiment, ...], path: Path, jobs: int, console: Console
 ) -> Records:
     cells = in_order(experiments)
-    known = Records.read(path).cells
-    missing = sum(cell.key not in known for cell in cells)
+    missing = len(Records.read(path).lacking(cells))
     console.note(f"{len(cells) - missing} of {len(cells)} cells are finished already")
     with console.pieces("reproducing", missing) as show:
 

@@ -194,7 +194,7 @@ def held_out(collection: Collection, labels: tuple[int, ...]) -> Array:
     --------
     >>> from isoproj.experiments.datasets import held_out, load
     >>> held_out(load("digits"), (5,)).shape
-    (47, 64)
+    (41, 64)
     """
     return _dense(collection.test[np.isin(collection.test_labels, labels)])
 

@@ -126,6 +126,14 @@ class Records:
         found = [f for f in self.cells.values() if f.cell.experiment in names]
         return sorted(found, key=lambda f: _order(f.cell))
 
+    def lacking(self, cells: Iterable[Cell]) -> list[Cell]:
+        """Return the cells that are not here, or failed and deserve another try."""
+        return [
+            cell
+            for cell in cells
+            if cell.key not in self.cells or self.cells[cell.key].has_failed
+        ]
+
     def within(self, keys: Iterable[str]) -> Records:
         """Return the records of the cells named, with all runs."""
         return Records(

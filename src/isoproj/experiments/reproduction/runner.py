@@ -82,11 +82,7 @@ def run_cells(
     """
     mend(path)
     records = Records.read(path)
-    missing = [
-        cell
-        for cell in cells
-        if cell.key not in records.cells or records.cells[cell.key].has_failed
-    ]
+    missing = records.lacking(cells)
     if not missing:
         return records
     run = _describe_run(missing, jobs)
