@@ -430,7 +430,8 @@ def _finite(ratio: float) -> float | None:
 def _rounded_up(summary: WorstPairs, k: int, n_features: int) -> float:
     """Return the worst loss with its own rounding added, so that it bounds ``p*``."""
     rounding = 2e-14 + 4 * _EPS * (k + n_features)
-    return max(0.0, float(summary.worst_losses.max())) + rounding
+    # Nothing loses more than all of its length.
+    return min(1.0, max(0.0, float(summary.worst_losses.max())) + rounding)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

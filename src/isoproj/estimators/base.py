@@ -67,12 +67,7 @@ class LinearProjection(
         ndarray of shape (n_samples, n_components_)
             Their projections.
         """
-        check_is_fitted(self)
-        rows = self._validated(X, reset=False)
-        projected: NDArray[Any] = safe_sparse_dot(
-            rows, self.components_.T, dense_output=True
-        )
-        return projected
+        return self._projected(X)
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
         """Return the points of the learnt subspace with the given coordinates.
@@ -167,6 +162,15 @@ class LinearProjection(
     @property
     def _n_features_out(self) -> int:
         return int(self.components_.shape[0])
+
+    def _projected(self, X: ArrayLike | Rows) -> NDArray[Any]:
+        """Project to an array, whatever container ``set_output`` asks for."""
+        check_is_fitted(self)
+        rows = self._validated(X, reset=False)
+        projected: NDArray[Any] = safe_sparse_dot(
+            rows, self.components_.T, dense_output=True
+        )
+        return projected
 
     def _validated(self, X: ArrayLike | Rows, *, reset: bool) -> Rows:
         check_real(X)

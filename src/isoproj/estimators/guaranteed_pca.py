@@ -215,7 +215,7 @@ class GuaranteedPCA(CertifiedProjection):
         self._measure(rows)
         self.status_ = answer.status
         self.history_ = answer.history
-        self.n_iter_ = len(answer.history)
+        self.n_iter_ = max(1, len(answer.history))
         if answer.status.advice:
             self._warn_of_status()
         return self
@@ -233,7 +233,7 @@ class GuaranteedPCA(CertifiedProjection):
         ndarray of shape (n_samples, n_components_)
             Their projections.
         """
-        projected = super().transform(X)
+        projected = self._projected(X)
         centre = self.mean_.astype(np.float64) @ self.components_.T.astype(np.float64)
         projected -= centre.astype(projected.dtype)
         return projected
@@ -424,8 +424,14 @@ class CappedProblem:
                 return principal
         best = self.minimax(k)
         given = cap is not None
+        if best.status is Status.INTERRUPTED:
+            # Whoever stops a fit does not want to wait for its second half.
+            unsolved = _unbounded(None, best.status)
+            cap = 0.0 if cap is None else cap
+            return self._certified(k, cap, best, unsolved, is_given=given)
         if cap is None:
-            cap = (1.0 + slack) * best.history[-1].distortion
+            least = max(0.0, best.history[-1].distortion)
+            cap = min(1.0, (1.0 + slack) * least)
         return self.under(k, cap, best, [best.basis], is_given=given)
 
     def minimax(self, k: int) -> SolveResult:
@@ -495,7 +501,7 @@ class CappedProblem:
             tol=self.tol,
             **self._options(),
         )
-        if result.basis is None and last.distortion > cap:
+        if is_given and result.basis is None and last.distortion > cap:
             self._refuse(k, cap, best)
         return self._certified(k, cap, best, result, is_given=is_given)
 
@@ -600,15 +606,17 @@ class CappedProblem:
         raise InfeasibleError(msg, certificate)
 
 
-def _unbounded(basis: Array) -> GuaranteedResult:
-    """Return a basis for which no multipliers are needed."""
+def _unbounded(
+    basis: Array | None, status: Status = Status.OPTIMAL
+) -> GuaranteedResult:
+    """Return a basis, or none, without multipliers."""
     return GuaranteedResult(
         basis=basis,
         pairs=_NO_PAIRS,
         multipliers=np.empty(0),
         kept=1.0,
         kept_bound=1.0,
-        status=Status.OPTIMAL,
+        status=status,
         history=(),
     )
 

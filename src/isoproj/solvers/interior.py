@@ -252,6 +252,8 @@ class State:
         busy |= self.slacks < _FAR * scale
         # A row that was dropped once and came back stays.
         busy |= np.isin(self.codes, self.dropped)
+        # Where no pair matters at all, the nearest stays: there is no empty system.
+        busy[np.argmin(self.slacks)] |= not codes.size
         if not codes.size and busy.all():
             return
         self.dropped = np.union1d(self.dropped, self.codes[~busy])
