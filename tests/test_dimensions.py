@@ -162,3 +162,44 @@ def test_a_frontier_runs_from_minimax_to_pca_below_its_bound():
 def test_a_frontier_of_nonsense_is_refused(k, n_points, objective, part):
     with pytest.raises(ValueError, match=part):
         guarantee_frontier(cloud(0, 12, 4), k, n_points, objective=objective)
+
+
+def test_new_points_inside_leave_the_projection_as_it_was():
+    X = stretched(4, 60, 10)
+    model = NearIsometricProjection(4, random_state=0).fit(X)
+    before, components = model.distortion_, model.components_.copy()
+    # The middle of a pair makes two shorter pairs of the same direction.
+    middle = X[:1] / 2 + X[1:2] / 2
+    fresh = [m for m in middle if brute_losses(np.vstack([X, m]), components)[1].max()]
+    model.update(np.array(fresh), X)
+    if model.updated_ == "kept":
+        assert (model.components_ == components).all()
+        assert model.distortion_ == pytest.approx(before, abs=1e-6)
+    verify(model.certificate_, np.vstack([X, fresh]))
+
+
+def test_new_points_outside_are_taken_in():
+    X = stretched(4, 60, 10)
+    model = NearIsometricProjection(4, random_state=0).fit(X)
+    new = stretched(5, 20, 10)[:, ::-1] * 2.0
+    stale = brute_losses(np.vstack([X, new]), model.components_)[1].max()
+    model.update(new, X)
+    assert model.updated_ == "refined"
+    everything = np.vstack([X, new])
+    assert model.distortion_ < stale
+    exact = brute_losses(everything, model.components_)[1].max()
+    assert model.distortion_ == pytest.approx(float(exact), abs=1e-9)
+    verify(model.certificate_, everything)
+    again = NearIsometricProjection(4, random_state=0).fit(everything)
+    assert model.distortion_ <= 1.1 * again.distortion_
+    assert model.lower_bound_ >= 0.99 * again.lower_bound_
+
+
+def test_an_update_of_other_data_is_refused():
+    X = stretched(4, 30, 6)
+    model = NearIsometricProjection(2, random_state=0).fit(X)
+    with pytest.raises(ValueError, match="fingerprint differs"):
+        model.update(X[:3] + 1.0, X[::-1])
+    listed = NearIsometricProjection(2, pairs=[[0, 1], [1, 2], [2, 3]]).fit(X)
+    with pytest.raises(ValueError, match="Fit again"):
+        listed.update(X[:3] + 1.0, X)

@@ -8,11 +8,13 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from isoproj._spectral import Array, Indices
-from isoproj._validation import Rows, check_map
+from isoproj._validation import Rows, check_map, is_sparse
 from isoproj.certificate import Certificate
 from isoproj.certify import certify, data_fingerprint
 from isoproj.engines.base import Engine
@@ -22,7 +24,7 @@ from isoproj.estimators.base import (
     warn_of_copies,
 )
 from isoproj.estimators.certified import CertifiedProjection, everything
-from isoproj.pairs import PairSet, prepare_pairs
+from isoproj.pairs import PairKind, PairSet, prepare_pairs
 from isoproj.points import Points
 from isoproj.problem import pose
 from isoproj.search import PairSearch
@@ -32,7 +34,7 @@ from isoproj.solvers.base import (
 )
 from isoproj.solvers.checkpoint import Checkpoint
 from isoproj.solvers.dual_ascent import dual_ascent
-from isoproj.solvers.minimax import minimax
+from isoproj.solvers.minimax import minimax, refine
 
 __all__ = ["NearIsometricProjection"]
 
@@ -40,6 +42,8 @@ __all__ = ["NearIsometricProjection"]
 _LARGEST_DENSE = 20_000_000
 # A distortion below this is rounding.
 _NOTHING = 1e-9
+# New points that lose this much more than the worst pair so far are rounding.
+_BROKEN = 1e-7
 
 
 class NearIsometricProjection(CertifiedProjection):
@@ -122,6 +126,8 @@ class NearIsometricProjection(CertifiedProjection):
         Number of dimensions kept.
     n_components_lower_bound_ : int
         Where ``max_distortion`` was given: no fewer dimensions can do.
+    updated_ : {"kept", "refined"}
+        After ``update``: whether the projection stayed as it was.
     n_features_in_ : int
         Number of features seen in ``fit``.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -242,6 +248,86 @@ class NearIsometricProjection(CertifiedProjection):
             self._warn_of_status()
         return self
 
+    def update(self, X_new: ArrayLike | Rows, X: ArrayLike | Rows) -> Self:
+        """Take in new points, at little cost where they change nothing.
+
+        The stored projection and proof are checked on all points first. Only if the new
+        ones lose more than the worst pair so far does the solver go on, from where it
+        was. ``updated_`` says which of the two happened.
+
+        Parameters
+        ----------
+        X_new : array-like or sparse matrix of shape (n_new, n_features)
+            Points that were not fitted.
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            The points of ``fit``, which are not stored.
+
+        Returns
+        -------
+        NearIsometricProjection
+            The same estimator, certified on ``X`` followed by ``X_new``.
+
+        Raises
+        ------
+        ValueError
+            If ``X`` is not the data of ``fit``, or the pairs were listed.
+        """
+        check_is_fitted(self)
+        old = self._validated(X, reset=False)
+        new = self._validated(X_new, reset=False)
+        last = self.certificate_
+        if last.pair_kind is not PairKind.ALL or self.solver != "minimax":
+            msg = (
+                "update needs pairs='all' and solver='minimax'; got "
+                f"{last.pair_kind.value!r} and {self.solver!r}. Fit again instead."
+            )
+            raise ValueError(msg)
+        if data_fingerprint(old) != last.fingerprint:
+            msg = (
+                "X must be the data of the last fit or update; its fingerprint differs."
+                " Pass the rows in the same order."
+            )
+            raise ValueError(msg)
+        rows = _stacked(old, new)
+        points, pairs = prepare_pairs(rows, "all", rotate=True)
+        warn_of_copies(points, pairs)
+        shared: dict[str, Any] = {"n_rows": rows.shape[0], "engine": self.engine}
+        certificate = certify(
+            points,
+            pairs,
+            last.components,
+            last.weighted_pairs,
+            last.weights,
+            **shared,
+        )
+        self.updated_ = "kept"
+        k = last.n_components
+        if certificate.distortion > last.distortion + _BROKEN and k < points.n_dims:
+            search = PairSearch(
+                points,
+                pairs,
+                memory_limit=float(self.memory_limit),
+                engine=self.engine,
+            )
+            result = refine(
+                search,
+                points.frame.coordinates_of(last.components.T.astype(np.float64)),
+                last.weighted_pairs,
+                last.weights,
+                tol=float(self.tol),
+                time_limit=self.time_limit,
+                monitor=monitor_of(type(self).__name__, self.verbose),
+            )
+            components = shipped_components(points, result.basis, rows, k)
+            certificate = certify(
+                points, pairs, components, result.pairs, result.weights, **shared
+            )
+            self.updated_ = "refined"
+            self.status_, self.history_ = result.status, result.history
+            self.n_iter_ = len(result.history)
+        self._adopt(certificate)
+        return self
+
     def _check_parameters(self, n_features: int) -> None:
         self._check_shared(n_features)
         if self.solver not in ("minimax", "dual_ascent"):
@@ -356,6 +442,12 @@ class NearIsometricProjection(CertifiedProjection):
                 f"n_components={points.n_dims} would do."
             )
             warnings.warn(msg, UserWarning, stacklevel=3)
+
+
+def _stacked(old: Rows, new: Rows) -> Rows:
+    if is_sparse(old) or is_sparse(new):
+        return scipy.sparse.vstack([old, new], format="csr")
+    return np.vstack([old, new])
 
 
 def _still_pairs(points: Points, last: Certificate | None) -> Indices | None:

@@ -131,7 +131,7 @@ def fewest_dimensions(
     >>> from isoproj.search import PairSearch
     >>> from isoproj.solvers.dimensions import fewest_dimensions
     >>> points, pairs = prepare_pairs(np.eye(6), "directions", rotate=True)
-    >>> found = fewest_dimensions(PairSearch(points, pairs), 0.5)
+    >>> found = fewest_dimensions(PairSearch(points, pairs), 0.6)
     >>> found.impossible, found.k
     (2, 3)
     """

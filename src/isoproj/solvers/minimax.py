@@ -44,7 +44,7 @@ from isoproj.solvers.relaxation import Relaxation, solve_relaxation
 from isoproj.solvers.tight import finish
 from isoproj.solvers.working_set import WorkingSet, cooled, leading
 
-__all__ = ["minimax"]
+__all__ = ["minimax", "refine"]
 
 _TEMPERATURES = (0.05, 0.02, 0.008, 0.003, 0.001, 0.0003, 0.0001)
 # Few enough pairs to restart on, and dimensions at which local optima differ most.
@@ -186,6 +186,70 @@ def minimax(
             _solve_pooled(search, start, known, tol, progress, rng, checkpoint)
         else:
             _solve_searching(search, start, known, tol, n_restarts, progress, rng)
+        status = _final_status(search, progress, k, tol)
+    except Stopped as stop:
+        status = stop.status
+    except KeyboardInterrupt:
+        status = Status.INTERRUPTED
+    return SolveResult(
+        basis=progress.basis,
+        pairs=search.decode(progress.codes),
+        weights=progress.weights,
+        status=status,
+        history=tuple(progress.journal.history),
+        factor=progress.factor,
+    )
+
+
+@single_blas_thread
+def refine(
+    search: PairSearch,
+    basis: Array,
+    pairs: Indices,
+    weights: Array,
+    *,
+    tol: float = 1e-3,
+    max_iter: int = 200,
+    time_limit: float | None = None,
+    monitor: Monitor | None = None,
+) -> SolveResult:
+    """Go on from a solution of nearly the same problem, on both sides.
+
+    Parameters
+    ----------
+    search : PairSearch
+        All pairs, of the points as they are now.
+    basis : ndarray of shape (n_dims, k)
+        What was found before.
+    pairs : ndarray of shape (m, 2)
+        Support of the dual weights found before.
+    weights : ndarray of shape (m,)
+        Those weights.
+    tol, max_iter, time_limit, monitor
+        As for ``minimax``.
+
+    Returns
+    -------
+    SolveResult
+        No worse than what was given.
+    """
+    start, codes = orthonormal(basis), search.encode(np.sort(pairs, axis=1))
+    k = start.shape[1]
+    progress = _Progress(
+        journal=Journal(Clock(time_limit), max_iter, monitor),
+        basis=start,
+        codes=codes,
+        weights=weights,
+    )
+    try:
+        _see(search, start, progress)
+        warm = Relaxation(codes, weights, start, 0.0, 1.0, 0)
+        relaxation = _solve_lower(search, k, tol, progress, warm)
+        count = min(4000, max(2000, 20_000 // k))
+        lowest = search.lowest(start, count).codes
+        known = WorkingSet(search, np.union1d(relaxation.codes, lowest))
+        _anneal(known, start, count, _TEMPERATURES[-3:], progress)
+        _polish(known, progress.basis, count, progress)
         status = _final_status(search, progress, k, tol)
     except Stopped as stop:
         status = stop.status
@@ -400,11 +464,19 @@ def _is_separated(search: PairSearch, progress: _Progress, k: int, tol: float) -
 
 
 def _solve_lower(
-    search: PairSearch, k: int, tol: float, progress: _Progress
+    search: PairSearch,
+    k: int,
+    tol: float,
+    progress: _Progress,
+    warm: Relaxation | None = None,
 ) -> Relaxation:
     target = _CLOSER * tol if search.n_pairs <= _FEW else tol
     relaxation = solve_relaxation(
-        search, k, tol=target, callback=lambda *_: progress.journal.clock.is_over
+        search,
+        k,
+        tol=target,
+        start=warm,
+        callback=lambda *_: progress.journal.clock.is_over,
     )
     progress.see_relaxation(relaxation)
     _see(search, leading(relaxation.factor, k), progress)

@@ -117,7 +117,9 @@ def solve_relaxation(
         return _spanned(search, k)
     best: Relaxation | None = None
     for seed in range(_ATTEMPTS):
-        result, is_done = _attempt(search, k, tol, start, max_iter, callback, seed)
+        # Should a warm start get stuck, a cold one may not.
+        warm = start if seed == 0 else None
+        result, is_done = _attempt(search, k, tol, warm, max_iter, callback, seed)
         best = result if best is None else _better(best, result)
         if is_done:
             break
