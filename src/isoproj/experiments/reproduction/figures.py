@@ -20,7 +20,12 @@ from isoproj.experiments.reproduction.style import (
     label_ends,
     save,
 )
-from isoproj.experiments.reproduction.table import ALGORITHM, N_STEPS, Subject
+from isoproj.experiments.reproduction.table import (
+    ALGORITHM,
+    DIMENSIONS,
+    N_STEPS,
+    Subject,
+)
 from isoproj.plot._style import FLOOR, draw_floor
 
 __all__ = ["FIGURES", "draw_all", "series"]
@@ -110,7 +115,7 @@ def _against_k(axes: Any, cells: list[Finished], *, named: bool) -> None:  # noq
         if last is not None:
             ends.append((last, LOOKS[method].label, LOOKS[method].colour))
     axes.set_ylim(0.0, 1.03)
-    _k_axis(axes, cells)
+    _k_axis(axes)
     if named:
         if floor:
             ends.append((list(floor.values())[-1], "lower bound", FLOOR))
@@ -126,10 +131,10 @@ def _floor(cells: list[Finished]) -> dict[int, list[float]]:
     return dict(sorted(found.items()))
 
 
-def _k_axis(axes: Any, cells: list[Finished]) -> None:  # noqa: ANN401
-    ks = sorted({finished.cell.k for finished in cells})
-    axes.set_xticks([k for k in ks if k != 7])
-    axes.set_xlim(min(ks) - 1.5, max(ks) + 1.5)
+def _k_axis(axes: Any) -> None:  # noqa: ANN401
+    """Show the same dimensions in every panel, also where cells are missing."""
+    axes.set_xticks([k for k in DIMENSIONS if k != 7])
+    axes.set_xlim(min(DIMENSIONS) - 1.5, max(DIMENSIONS) + 1.5)
 
 
 def _improvement(axes: Any, cells: list[Finished], *, named: bool) -> None:  # noqa: ANN401
@@ -146,7 +151,7 @@ def _improvement(axes: Any, cells: list[Finished], *, named: bool) -> None:  # n
         if last is not None:
             ends.append((last, f"over {LOOKS[method].label}", LOOKS[method].colour))
     axes.axhline(0.0, color=BLACK, linewidth=0.8, zorder=2)
-    _k_axis(axes, cells)
+    _k_axis(axes)
     if named:
         label_ends(axes, ends, gap=0.085)
 
