@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from geometry import cloud
 from numpy.testing import assert_allclose
+from sklearn.datasets import make_blobs
 
 from isoproj.objective import Objective, objective_matrix
 from isoproj.pairs import prepare_pairs
@@ -79,9 +80,10 @@ def test_a_larger_cap_allows_more():
 
 
 def test_a_cap_that_binds_no_pair_of_the_relaxation_is_no_empty_system():
-    centres = np.repeat([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]], 15, axis=0)
-    search, matrix, anchor = posed(centres + 0.1 * cloud(0, 30, 3), 2)
-    result = solve_capped(search, 2, matrix, 0.98, anchor)
+    centres = [[0.0] * 3, [1.0] * 3]
+    rows, _ = make_blobs(30, centers=centres, cluster_std=0.1, random_state=0)
+    search, matrix, anchor = posed(rows, 2)
+    result = solve_capped(search, 2, matrix, 0.984, anchor)
     assert_allclose(result.bound, np.linalg.eigvalsh(matrix)[-2:].sum(), rtol=2e-3)
 
 

@@ -81,6 +81,21 @@ def test_no_projection_keeps_more_than_any_multipliers_allow(
         assert kept <= bound <= 1.0
 
 
+@pytest.mark.parametrize("cap", [0.05, 0.2, 0.6])
+def test_the_right_multiplier_proves_the_optimum_of_a_plane(cap):
+    # Variance 0.9 across, 0.1 upright, and a cap on one upright pair: the best line
+    # leans as far as the cap allows. The multiplier makes both directions equal.
+    rows = np.array([[-3.0, 0.0], [3.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    points, pairs = prepare_pairs(rows, [[2, 3]], rotate=False)
+    proof = np.array([[2, 3]]), np.array([0.8])
+    bound = kept_bound(points, pairs, Objective.VARIANCE, 1, cap, *proof, n_rows=4)
+    angles = np.linspace(0.0, np.pi, 100_001)
+    allowed = np.cos(angles) ** 2 <= cap
+    kept = 0.9 * np.cos(angles) ** 2 + 0.1 * np.sin(angles) ** 2
+    best = kept[allowed].max()
+    assert best <= bound <= best + 1e-4
+
+
 @given(seeds, st.integers(1, 4))
 def test_without_multipliers_the_bound_is_what_pca_keeps(seed, k):
     rows = cloud(seed, 9, 5)
