@@ -39,6 +39,10 @@ _CHEAPER = 3.0
 _CHEAPEST = 100.0
 _HALVINGS = 6
 _GAIN = 1e-6
+# Nothing more is tried when this share of the bound at most is missing.
+_CLOSE = 2e-3
+# Beyond this, a programme on the tight pairs costs more than a descent.
+_SMALL_BASIS = 9_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -268,6 +272,8 @@ def _search(
     # A start under the cap must not leave it: any lower price is exact as well.
     goal = replace(goal, price=goal.price / _CHEAPEST)
     for start in starts:
+        if progress.kept >= (1.0 - _CLOSE) * relaxation.bound:
+            break
         _anneal(progress, known, goal, start, _TEMPERATURES[-_N_COOL:], count)
 
 
@@ -290,8 +296,9 @@ def _anneal(
             if excess < temperature:
                 break
     last = -math.inf
+    programmes = 3 if basis.size <= _SMALL_BASIS else 1
     for _ in range(_ROUNDS):
-        basis = finish(known.secants, basis, goal=goal, max_iter=3)
+        basis = finish(known.secants, basis, goal=goal, max_iter=programmes)
         excess, overall = known.grow(basis, 0.005, count, cap=goal.cap)
         better = progress.see(basis, overall)
         progress.tell(known.codes.size)
@@ -325,7 +332,7 @@ def _retreat(
         low, high = (middle, high) if overall <= progress.cap else (low, middle)
     basis = orthonormal((1.0 - low) * inside + low * outside)
     for _ in range(_HALVINGS):
-        basis = finish(known.secants, basis, goal=goal, max_iter=3)
+        basis = finish(known.secants, basis, goal=goal, max_iter=1)
         _, overall = known.grow(basis, 0.005, count, cap=goal.cap)
         progress.tell(known.codes.size)
         if not progress.see(basis, overall):
