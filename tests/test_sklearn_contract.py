@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from isoproj import NearIsometricProjection
+from isoproj import GuaranteedPCA, NearIsometricProjection
 
 CONFIGURATIONS = [
     NearIsometricProjection(),
@@ -20,6 +20,8 @@ CONFIGURATIONS = [
     NearIsometricProjection(2, solver="dual_ascent"),
     NearIsometricProjection(2, pairs="directions"),
     NearIsometricProjection(2, pairs=[[0, 1], [1, 2]], random_state=0),
+    GuaranteedPCA(max_distortion=1.0),
+    GuaranteedPCA(max_distortion=1.0, objective="distortion"),
 ]
 # Checks that the common ones leave out, by name.
 EXTRA = [
@@ -42,10 +44,11 @@ def test_it_keeps_scikit_learns_contract(estimator, check):
 
 @pytest.mark.filterwarnings("ignore:X .* feature names:UserWarning")
 @pytest.mark.parametrize("name", EXTRA)
-@pytest.mark.parametrize("configuration", [0, 1, 2])
+@pytest.mark.parametrize("configuration", [0, 1, 2, 5])
 def test_it_passes_the_checks_that_must_be_called_by_name(name, configuration):
     check = getattr(estimator_checks, name)
-    check("NearIsometricProjection", clone(CONFIGURATIONS[configuration]))
+    estimator = clone(CONFIGURATIONS[configuration])
+    check(type(estimator).__name__, estimator)
 
 
 def model(k=2, **options):

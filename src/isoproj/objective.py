@@ -215,9 +215,9 @@ def share_kept(
     rows = centred_rows(points, n_rows)
     if objective is Objective.VARIANCE:
         images = rows @ exact.T
-        return float(np.vdot(images, images)) / float(np.vdot(rows, rows))
+        return min(1.0, float(np.vdot(images, images)) / float(np.vdot(rows, rows)))
     matrix = _feature_matrix(rows, points, pairs, objective)
-    return float(np.vdot(exact, exact @ matrix))
+    return min(1.0, float(np.vdot(exact, exact @ matrix)))
 
 
 def _feature_matrix(
