@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from isoproj import NearIsometricProjection
+from isoproj import GuaranteedPCA, NearIsometricProjection
 from isoproj.exports.faiss import to_faiss
 from isoproj.exports.matrices import to_npy, to_safetensors
 from isoproj.exports.onnx import to_onnx
@@ -216,3 +216,80 @@ def test_postgres_accepts_the_function_for_pgvector(
     out = psql(sql + f"SELECT shrink('[{listed}]'::vector);")
     projected = np.array([float(x) for x in out.strip().strip("{}").split(",")])
     np.testing.assert_allclose(projected, expected[3], **FLOAT32)
+
+
+@pytest.fixture(scope="module")
+def centred(points):
+    """Return a model that subtracts a mean which cannot be overlooked."""
+    return GuaranteedPCA(2, max_distortion=1.0).fit(points + 5.0)
+
+
+def test_faiss_subtracts_the_mean(centred, points, tmp_path):
+    faiss = pytest.importorskip("faiss")
+    content = to_faiss(centred.certificate_, centred.mean_)
+    (tmp_path / "a.faiss").write_bytes(content)
+    transform = faiss.read_VectorTransform(str(tmp_path / "a.faiss"))
+    np.testing.assert_allclose(
+        transform.apply(points.astype(np.float32)), centred.transform(points), **FLOAT32
+    )
+    faiss.write_VectorTransform(transform, str(tmp_path / "theirs"))
+    assert (tmp_path / "theirs").read_bytes() == content
+
+
+def test_onnxruntime_subtracts_the_mean(centred, points):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    content = to_onnx(centred.certificate_, centred.mean_)
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    (projected,) = session.run(None, {"X": points.astype(np.float32)})
+    np.testing.assert_allclose(projected, centred.transform(points), **FLOAT32)
+
+
+def test_onnx_finds_the_model_with_a_mean_valid(centred):
+    onnx = pytest.importorskip("onnx")
+    model = onnx.load_from_string(to_onnx(centred.certificate_, centred.mean_))
+    onnx.checker.check_model(model, full_check=True)
+
+
+def test_safetensors_hold_the_mean_bit_for_bit(centred):
+    tensors = safetensors.numpy.load(
+        to_safetensors(centred.certificate_, centred.mean_)
+    )
+    assert sorted(tensors) == ["components", "mean"]
+    assert tensors["mean"].tobytes() == centred.mean_.tobytes()
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_skops_pipeline_subtracts_the_mean(centred, points, dtype, tmp_path):
+    skops = pytest.importorskip("skops.io")
+    path = tmp_path / "a.skops"
+    names = [f"f{i}" for i in range(6)]
+    path.write_bytes(to_skops(centred.certificate_, names, centred.mean_))
+    assert skops.get_untrusted_types(file=path) == []
+    pipeline = skops.load(path)
+    carrier = pipeline[0]
+    rows = points.astype(dtype)
+    tolerance = FLOAT32 if dtype == np.float32 else {"rtol": 1e-12, "atol": 1e-12}
+    expected = centred.transform(rows)
+    del carrier.feature_names_in_
+    np.testing.assert_allclose(pipeline.transform(rows), expected, **tolerance)
+    back = carrier.inverse_transform(expected)
+    np.testing.assert_allclose(back, centred.inverse_transform(expected), **tolerance)
+    assert len(carrier.get_feature_names_out()) == 2
+
+
+def test_postgres_subtracts_the_mean(psql, centred, points):
+    listed = ",".join(repr(x) for x in points[3].tolist())
+    sql = to_postgres(centred.certificate_, "centre", centred.mean_)
+    out = psql(sql + f"SELECT centre(ARRAY[{listed}]);")
+    projected = np.array([float(x) for x in out.strip().strip("{}").split(",")])
+    np.testing.assert_allclose(projected, centred.transform(points)[3], rtol=1e-12)
+
+
+def test_pgvector_subtracts_the_mean(psql, centred, points):
+    listed = ",".join(repr(x) for x in points[3].tolist())
+    known = psql("SELECT count(*) FROM pg_type WHERE typname = 'vector';")
+    sql = "" if known.strip() == "1" else STAND_IN
+    sql += to_pgvector(centred.certificate_, "pull", centred.mean_)
+    out = psql(sql + f"SELECT pull('[{listed}]'::vector);")
+    projected = np.array([float(x) for x in out.strip().strip("{}").split(",")])
+    np.testing.assert_allclose(projected, centred.transform(points)[3], **FLOAT32)

@@ -27,6 +27,9 @@ _USE = {
     "safetensors": "safetensors.numpy.load_file({name!r})['components']",
     "skops": "skops.io.load({name!r}).transform(x)",
 }
+_USE_WITH_MEAN = (
+    "t = safetensors.numpy.load_file({name!r}); (x - t['mean']) @ t['components'].T"
+)
 
 
 def export(options: argparse.Namespace, console: Console) -> None:
@@ -44,7 +47,15 @@ def export(options: argparse.Namespace, console: Console) -> None:
     model = load_model(options.model)
     content = _content(model, options.to, options.name)
     write_atomically(output, content)
-    use = _USE[options.to].format(name=output, function=options.name)
+    how = _USE[options.to]
+    if options.to == "safetensors" and model.mean is not None:
+        how = _USE_WITH_MEAN
+    use = how.format(name=output, function=options.name)
+    if options.to == "npy" and model.mean is not None:
+        console.warn(
+            f"{output} holds the matrix alone: what it gives is shifted from isoproj "
+            "transform, which subtracts a mean. --to safetensors has both."
+        )
     console.say(f"{output}: {options.to}, {len(content):,} bytes")
     console.note(f"use it: {use}")
     console.tell(
@@ -62,17 +73,14 @@ def export(options: argparse.Namespace, console: Console) -> None:
 
 
 def _content(model: Model, target: str, function: str) -> bytes:
-    stated = model.certificate
+    stated, mean = model.certificate, model.mean
+    if target == "npy":
+        return to_npy(stated)
     if target == "skops":
-        return to_skops(stated, model.feature_names)
+        return to_skops(stated, model.feature_names, mean)
     if target == "pgvector":
-        return to_pgvector(stated, function).encode()
+        return to_pgvector(stated, function, mean).encode()
     if target == "postgres":
-        return to_postgres(stated, function).encode()
-    makers = {
-        "faiss": to_faiss,
-        "npy": to_npy,
-        "onnx": to_onnx,
-        "safetensors": to_safetensors,
-    }
-    return makers[target](stated)
+        return to_postgres(stated, function, mean).encode()
+    makers = {"faiss": to_faiss, "onnx": to_onnx, "safetensors": to_safetensors}
+    return makers[target](stated, mean)

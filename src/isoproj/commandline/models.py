@@ -6,6 +6,8 @@ import argparse
 from dataclasses import dataclass
 from typing import Any
 
+from numpy.typing import NDArray
+
 import isoproj
 from isoproj._container import read_container
 from isoproj._validation import Rows
@@ -42,6 +44,12 @@ class Model:
         """Names of the features that it was fitted on, where they had any."""
         names = getattr(self.estimator, "feature_names_in_", None)
         return None if names is None else tuple(str(name) for name in names)
+
+    @property
+    def mean(self) -> NDArray[Any] | None:
+        """What the model subtracts before it projects, where it does."""
+        mean: NDArray[Any] | None = getattr(self.estimator, "mean_", None)
+        return mean
 
     def check_fits(self, data: DataFile) -> Rows:
         """Return the points if they have the model's features, in its order."""

@@ -1,4 +1,4 @@
-"""The projection as an ONNX graph of one MatMul, encoded here; onnx is not needed.
+"""The projection as an ONNX graph of one node, encoded here; onnx is not needed.
 
 An ONNX file is a protocol buffer: every field is a number that says which field and
 how it is encoded, then the value. Strings and messages carry their length in front.
@@ -8,9 +8,11 @@ Field numbers below are those of the public ``onnx.proto``.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from isoproj._version import __version__
 from isoproj.certificate import Certificate
+from isoproj.exports.matrices import offset_of
 
 __all__ = ["to_onnx"]
 
@@ -19,32 +21,38 @@ _OPSET = 13
 _FLOAT = 1
 
 
-def to_onnx(certificate: Certificate) -> bytes:
+def to_onnx(certificate: Certificate, mean: ArrayLike | None = None) -> bytes:
     """Return a model with input ``X`` (float32, N x n_features) and output ``Z``.
 
     Parameters
     ----------
     certificate : Certificate
         Whose components.
+    mean : ndarray of shape (n_features,) or None
+        What the model subtracts first, where it does.
 
     Returns
     -------
     bytes
-        ``Z = X @ components.T`` in float32.
+        ``Z = X @ components.T`` in float32, or ``Z = (X - mean) @ components.T``.
     """
     k, n_features = certificate.components.shape
     matrix = np.ascontiguousarray(certificate.components.T, dtype="<f4")
+    inputs, tensors, operation = ["X", "W"], [_tensor("W", matrix)], "MatMul"
+    if mean is not None:
+        offset = offset_of(certificate, mean).astype("<f4")
+        inputs, operation = [*inputs, "B"], "Gemm"
+        tensors.append(_tensor("B", offset))
     node = (
-        _text(1, "X")
-        + _text(1, "W")
+        b"".join(_text(1, name) for name in inputs)
         + _text(2, "Z")
         + _text(3, "project")
-        + _text(4, "MatMul")
+        + _text(4, operation)
     )
     graph = (
         _field(1, node)
         + _text(2, "isoproj")
-        + _field(5, _tensor("W", matrix))
+        + b"".join(_field(5, tensor) for tensor in tensors)
         + _field(11, _value("X", n_features))
         + _field(12, _value("Z", k))
     )

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from isoproj.certificate import Certificate
+from isoproj.exports.matrices import offset_of
 
 __all__ = ["to_pgvector", "to_postgres"]
 
@@ -15,7 +17,11 @@ _IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _WIDEST = 16_000
 
 
-def to_pgvector(certificate: Certificate, name: str = "isoproj_project") -> str:
+def to_pgvector(
+    certificate: Certificate,
+    name: str = "isoproj_project",
+    mean: ArrayLike | None = None,
+) -> str:
     """Return a function from pgvector's ``vector`` to a shorter one.
 
     Parameters
@@ -24,6 +30,8 @@ def to_pgvector(certificate: Certificate, name: str = "isoproj_project") -> str:
         Whose components; they are written in float32, pgvector's own precision.
     name : str
         Name of the function.
+    mean : ndarray of shape (n_features,) or None
+        What the model subtracts first, where it does.
 
     Returns
     -------
@@ -44,8 +52,11 @@ def to_pgvector(certificate: Certificate, name: str = "isoproj_project") -> str:
         )
         raise ValueError(msg)
     rows = certificate.components.astype(np.float32)
+    shifts = _shifts(certificate, mean)
     terms = ",\n".join(
-        f"    inner_product(v, '[{','.join(map(str, row))}]'::vector)" for row in rows
+        f"    inner_product(v, '[{','.join(map(str, row))}]'::vector)"
+        + ("" if mean is None else f" + ({shift!r})")
+        for row, shift in zip(rows, shifts, strict=True)
     )
     example = (
         f"ALTER TABLE items ADD COLUMN reduced vector({k})\n"
@@ -60,7 +71,11 @@ def to_pgvector(certificate: Certificate, name: str = "isoproj_project") -> str:
     )
 
 
-def to_postgres(certificate: Certificate, name: str = "isoproj_project") -> str:
+def to_postgres(
+    certificate: Certificate,
+    name: str = "isoproj_project",
+    mean: ArrayLike | None = None,
+) -> str:
     """Return the same function for plain arrays, without any extension.
 
     Parameters
@@ -69,6 +84,8 @@ def to_postgres(certificate: Certificate, name: str = "isoproj_project") -> str:
         Whose components; every digit is written.
     name : str
         Name of the function.
+    mean : ndarray of shape (n_features,) or None
+        What the model subtracts first, where it does.
 
     Returns
     -------
@@ -85,6 +102,7 @@ def to_postgres(certificate: Certificate, name: str = "isoproj_project") -> str:
     n_features = certificate.n_features
     rows = certificate.components.astype(np.float64).tolist()
     listed = ",\n".join(f"      [{','.join(map(repr, row))}]" for row in rows)
+    shifts = ",".join(map(repr, _shifts(certificate, mean)))
     example = f"SELECT {name}(embedding) FROM items;"
     return (
         f"{_comment(certificate, example)}"
@@ -93,6 +111,7 @@ def to_postgres(certificate: Certificate, name: str = "isoproj_project") -> str:
         f"LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $isoproj$\n"
         f"DECLARE\n"
         f"  matrix CONSTANT double precision[] := ARRAY[\n{listed}\n  ];\n"
+        f"  shifts CONSTANT double precision[] := ARRAY[{shifts}];\n"
         f"  total double precision;\n"
         f"  reduced double precision[] := ARRAY[]::double precision[];\n"
         f"BEGIN\n"
@@ -100,7 +119,7 @@ def to_postgres(certificate: Certificate, name: str = "isoproj_project") -> str:
         f"    RAISE EXCEPTION 'expected {n_features} numbers, got %', cardinality(v);\n"
         f"  END IF;\n"
         f"  FOR i IN 1..array_length(matrix, 1) LOOP\n"
-        f"    total := 0;\n"
+        f"    total := shifts[i];\n"
         f"    FOR j IN 1..{n_features} LOOP\n"
         f"      total := total + matrix[i][j] * v[j];\n"
         f"    END LOOP;\n"
@@ -110,6 +129,14 @@ def to_postgres(certificate: Certificate, name: str = "isoproj_project") -> str:
         f"END\n"
         f"$isoproj$;\n"
     )
+
+
+def _shifts(certificate: Certificate, mean: ArrayLike | None) -> list[float]:
+    """Return what every coordinate is shifted by."""
+    if mean is None:
+        return [0.0] * certificate.n_components
+    shifts: list[float] = offset_of(certificate, mean).tolist()
+    return shifts
 
 
 def _comment(certificate: Certificate, example: str) -> str:
