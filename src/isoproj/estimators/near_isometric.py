@@ -294,10 +294,12 @@ class NearIsometricProjection(CertifiedProjection):
         old = self._validated(X, reset=False)
         new = self._validated(X_new, reset=False)
         last = self.certificate_
-        if last.pair_kind is not PairKind.ALL or self.solver != "minimax":
+        plain = not last.include_norms and last.min_distance == 0.0
+        if last.pair_kind is not PairKind.ALL or not plain or self.solver != "minimax":
             msg = (
-                "update needs pairs='all' and solver='minimax'; got "
-                f"{last.pair_kind.value!r} and {self.solver!r}. Fit again instead."
+                "update needs pairs='all' without include_norms and min_distance, and "
+                f"solver='minimax'; got {last.pair_kind.value!r} and {self.solver!r}. "
+                "Fit again instead."
             )
             raise ValueError(msg)
         if data_fingerprint(old) != last.fingerprint:
@@ -343,7 +345,8 @@ class NearIsometricProjection(CertifiedProjection):
             self.updated_ = "refined"
             self.status_, self.history_ = result.status, result.history
             self.n_iter_ = len(result.history)
-        self._adopt(certificate)
+        # The pairs of a proof that fewer dimensions cannot do are all still there.
+        self._adopt(replace(certificate, exclusion=last.exclusion))
         return self
 
     def _check_parameters(self, n_features: int) -> None:

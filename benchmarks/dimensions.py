@@ -1,0 +1,130 @@
+"""Figures of the questions about k: targets, the whole curve, new points.
+
+Run: python benchmarks/dimensions.py [targets] [curve] [update]
+`--write` keeps the table of each part under benchmarks/results/.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+from _data import data_file, mnist_digit
+from sklearn.random_projection import johnson_lindenstrauss_min_dim
+
+from isoproj import NearIsometricProjection, audit, distortion_curve
+from isoproj.baselines import PCAProjection, RandomProjection
+
+RESULTS = Path(__file__).parent / "results"
+TARGETS = (0.1, 0.2, 0.3, 0.5)
+
+
+def smallest(points, make, target: float) -> int:
+    """Return the smallest k at which a method is under the target, by bisection."""
+    low, high = 0, min(points.shape)
+    while high - low > 1:
+        middle = (low + high) // 2
+        components = make(middle).fit(points).components_
+        loss = audit(points, components, spread=False).distortion
+        low, high = (low, middle) if loss <= target else (middle, high)
+    return high
+
+
+def targets() -> list[str]:
+    lines = [
+        "Dimensions for a worst loss; random means an orthogonal random projection as it"
+        " is, and the formula is for 1 +- eps with eps = target / (2 - target).",
+        "",
+        "| data | r | target | found | proved impossible | PCA | random | JL formula | s |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    with np.load(data_file("text_embeddings_384d.npz")) as file:
+        posts = np.unique(file["embeddings"], axis=0)
+    posts = np.random.default_rng(0).permutation(posts)[:300].astype(np.float64)
+    for name, points in (("MNIST 5", mnist_digit(5, 142)), ("embeddings", posts)):
+        for target in TARGETS:
+            start = time.perf_counter()
+            model = NearIsometricProjection(max_distortion=target, random_state=0)
+            model.fit(points)
+            seconds = time.perf_counter() - start
+            eps = target / (2.0 - target)
+            cells = [
+                name,
+                len(points),
+                target,
+                model.n_components_,
+                model.n_components_lower_bound_ - 1,
+                smallest(points, PCAProjection, target),
+                smallest(points, lambda k: RandomProjection(k, random_state=0), target),
+                int(johnson_lindenstrauss_min_dim(len(points), eps=eps)),
+                f"{seconds:.1f}",
+            ]
+            lines.append(f"| {' | '.join(map(str, cells))} |")
+            print(lines[-1], flush=True)
+    return lines
+
+
+def curve() -> list[str]:
+    points = mnist_digit(5, 448)
+    start = time.perf_counter()
+    NearIsometricProjection(20, random_state=0).fit(points)
+    one = time.perf_counter() - start
+    start = time.perf_counter()
+    found = distortion_curve(points, range(1, 61), random_state=0)
+    seconds = time.perf_counter() - start
+    return [
+        f"MNIST digit 5, r = 448, k = 1 to 60: {seconds:.1f} s, {seconds / one:.1f} times "
+        f"one fit at k = 20 ({one:.1f} s); knees {found.knees}",
+        "",
+        "```",
+        str(found),
+        "```",
+    ]
+
+
+def update() -> list[str]:
+    points = mnist_digit(5, 1000)
+    lines = []
+    for seed in range(3):
+        order = np.random.default_rng(seed).permutation(len(points))
+        old, new = points[order[:990]], points[order[990:]]
+        model = NearIsometricProjection(20, random_state=0).fit(old)
+        start = time.perf_counter()
+        model.update(new, old)
+        seconds = time.perf_counter() - start
+        everything = np.vstack([old, new])
+        start = time.perf_counter()
+        again = NearIsometricProjection(20, random_state=0).fit(everything)
+        full = time.perf_counter() - start
+        lines.append(
+            f"10 of 1,000 images new, k = 20, seed {seed}: {model.updated_}, "
+            f"{full / seconds:.1f} times cheaper than a new fit; gap "
+            f"{model.certificate_.optimality_gap:.2%} against "
+            f"{again.certificate_.optimality_gap:.2%}"
+        )
+        print(lines[-1], flush=True)
+    return lines
+
+
+def main() -> None:
+    parts = {"targets": targets, "curve": curve, "update": update}
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", nargs="*", default=list(parts))
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    for name in options.what:
+        lines = parts[name]()
+        print("\n".join(lines))
+        if options.write:
+            RESULTS.mkdir(exist_ok=True)
+            command = f"`python benchmarks/dimensions.py {name} --write`"
+            text = "\n".join([f"# Dimensions: {name}", "", command, "", *lines, ""])
+            (RESULTS / f"dimensions_{name}.md").write_text(text)
+
+
+if __name__ == "__main__":
+    main()
