@@ -35,10 +35,10 @@ def smallest(points, make, target: float) -> int:
 
 def targets() -> list[str]:
     lines = [
-        "Dimensions for a worst loss; random means an orthogonal random projection as it"
-        " is, and the formula is for 1 +- eps with eps = target / (2 - target).",
+        "Dimensions for a worst loss; random means an orthogonal random projection as"
+        " it is, and the formula is for 1 +- eps with eps = target / (2 - target).",
         "",
-        "| data | r | target | found | proved impossible | PCA | random | JL formula | s |",
+        "| data | r | target | found | proved impossible | PCA | random | JL | s |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     with np.load(data_file("text_embeddings_384d.npz")) as file:
@@ -76,8 +76,8 @@ def curve() -> list[str]:
     found = distortion_curve(points, range(1, 61), random_state=0)
     seconds = time.perf_counter() - start
     return [
-        f"MNIST digit 5, r = 448, k = 1 to 60: {seconds:.1f} s, {seconds / one:.1f} times "
-        f"one fit at k = 20 ({one:.1f} s); knees {found.knees}",
+        f"MNIST digit 5, r = 448, k = 1 to 60: {seconds:.1f} s, {seconds / one:.1f} "
+        f"times one fit at k = 20 ({one:.1f} s); knees {found.knees}",
         "",
         "```",
         str(found),
