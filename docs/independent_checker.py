@@ -13,14 +13,19 @@ def directions(X, pairs):
     return gaps / np.linalg.norm(gaps, axis=1)[:, None]
 
 
-def pairs_that_count(X, kind, listed):
-    if kind == "listed":
-        pairs = listed
-    elif kind == "directions":  # X has the origin as its last row by now
-        pairs = np.array([[i, len(X) - 1] for i in range(len(X) - 1)])
-    else:
-        pairs = np.column_stack(np.triu_indices(len(X), 1))
-    return pairs[(X[pairs[:, 0]] != X[pairs[:, 1]]).any(axis=1)]
+def pairs_that_count(X, claim, arrays):
+    n, kind = claim["n_points"], claim["pair_kind"]
+    i, j = np.triu_indices(n, 1)
+    if kind in ("labels", "within-labels"):
+        same = arrays["labels"][i] == arrays["labels"][j]
+        i, j = (row[same == (kind == "within-labels")] for row in (i, j))
+    pairs = arrays.get("listed_pairs", np.column_stack([i, j]))
+    if len(X) > n:  # the origin is the last row
+        norms = np.column_stack([np.arange(n), np.full(n, n)])
+        pairs = norms if kind == "directions" else np.vstack([pairs, norms])
+    pairs = pairs[(X[pairs[:, 0]] != X[pairs[:, 1]]).any(axis=1)]
+    lengths = np.linalg.norm(X[pairs[:, 0]] - X[pairs[:, 1]], axis=1)
+    return pairs[lengths >= claim.get("min_distance", 0.0)]
 
 
 def moment(X, pairs, weights, counted):
@@ -58,14 +63,14 @@ def check(path, X):
     claim = header["certificate"]
     C = arrays["components"].astype(np.float64)
     pairs, weights = arrays["weighted_pairs"], arrays["weights"]
-    k, kind = C.shape[0], claim["pair_kind"]
+    k = C.shape[0]
 
     X = np.asarray(X, dtype="<f8") + 0.0  # adding zero turns -0 into 0
     assert X.shape == (claim["n_points"], claim["n_features"]), "shape"
     shape = np.array(X.shape, dtype="<i8").tobytes()
     digest = hashlib.sha256(b"isoproj points 1\n" + shape + X.tobytes()).hexdigest()
     assert digest == claim["fingerprint"], "fingerprint"
-    if kind == "directions":
+    if claim["pair_kind"] == "directions" or claim.get("include_norms"):
         X = np.vstack([X, np.zeros(X.shape[1])])
 
     gram = C @ C.T
@@ -73,7 +78,7 @@ def check(path, X):
     assert np.abs(gram - np.eye(k)).max() <= allowed, "orthonormal rows"
     assert np.linalg.eigvalsh(gram)[-1] <= 1 + 1e-11, "no stretching"
 
-    counted = pairs_that_count(X, kind, arrays.get("listed_pairs"))
+    counted = pairs_that_count(X, claim, arrays)
     assert len(counted) == claim["n_pairs"], "pairs that count"
     losses = 1 - ((directions(X, counted) @ C.T) ** 2).sum(axis=1)
     assert abs(losses.max() - claim["distortion"]) <= 1e-9, "distortion"

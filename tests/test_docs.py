@@ -88,6 +88,23 @@ def test_the_checker_confirms_what_isoproj_certifies(checker, tmp_path, pairs, d
     assert bounds == (model.lower_bound_, model.distortion_)
 
 
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"pairs": "neighbors", "n_neighbors": 2},
+        {"pairs": "labels", "include_norms": True},
+        {"pairs": "within-labels"},
+        {"min_distance": 3.0, "include_norms": True},
+    ],
+)
+def test_the_checker_knows_every_rule(checker, tmp_path, rule):
+    X = cloud(4, 14, 6)
+    model = NearIsometricProjection(2, random_state=0, **rule).fit(X, np.arange(14) % 3)
+    model.save(tmp_path / "model.isoproj")
+    bounds = checker.check(tmp_path / "model.isoproj", X)
+    assert bounds == (model.lower_bound_, model.distortion_)
+
+
 @pytest.mark.parametrize("objective", ["variance", "distortion"])
 def test_the_checker_confirms_guarantees_and_finds_forged_ones(
     checker, tmp_path, objective

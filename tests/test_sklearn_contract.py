@@ -20,6 +20,12 @@ CONFIGURATIONS = [
     NearIsometricProjection(2, solver="dual_ascent"),
     NearIsometricProjection(2, pairs="directions"),
     NearIsometricProjection(2, pairs=[[0, 1], [1, 2]], random_state=0),
+    NearIsometricProjection(
+        1, pairs="neighbors", n_neighbors=2, solver="dual_ascent", max_iter=5
+    ),
+    NearIsometricProjection(
+        1, pairs="labels", include_norms=True, solver="dual_ascent", max_iter=5
+    ),
 ]
 # Checks that the common ones leave out, by name.
 EXTRA = [

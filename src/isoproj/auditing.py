@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from isoproj._spectral import Array, Indices
 from isoproj._validation import Rows, check_map, check_points
 from isoproj.engines.base import Engine
-from isoproj.pairs import prepare_pairs
+from isoproj.pairs import PairRule, prepare_pairs
 from isoproj.scan import PairSummary, Progress, largest_ratio, summarise
 from isoproj.sifting import Effort, WorstPairs, find_worst
 
@@ -33,8 +33,8 @@ class AuditResult:
         Largest share that a pair gains, 0 when none does. For maps that stretch by
         less than 1e-6 it is the bound from the largest singular value.
     worst_pairs : ndarray of shape (m, 2)
-        Row numbers of the pairs that lose most, worst first; exact. With
-        ``pairs="directions"`` the second number is that of the origin.
+        Row numbers of the pairs that lose most, worst first; exact. Where a row counts
+        as a direction the second number is that of the origin, the number of rows.
     worst_distortions : ndarray of shape (m,)
         What these pairs lose.
     mean : float
@@ -51,6 +51,8 @@ class AuditResult:
         Pairs of identical points, left out because they have no direction.
     effort : Effort
         How many pairs were ruled out how, and how many measured.
+    n_close : int
+        Pairs left out because they are closer than ``min_distance``.
     """
 
     distortion: float
@@ -63,6 +65,7 @@ class AuditResult:
     n_pairs: int
     n_identical: int
     effort: Effort
+    n_close: int = 0
 
     def coarse_histogram(
         self, n_bins: int, *, low: float = 0.0, high: float = 1.0
@@ -101,7 +104,7 @@ class AuditResult:
         i, j = self.worst_pairs[0]
         lines = [
             f"{self.n_pairs:,} pairs ({self.n_identical:,} of identical points left"
-            " out)",
+            " out)" + (f", {self.n_close:,} too close" if self.n_close else ""),
             f"worst pair loses   {self.distortion:.4f}  (points {i} and {j})",
             f"worst pair gains   {self.stretch:.4f}",
         ]
@@ -117,7 +120,11 @@ def audit(
     X: ArrayLike | Rows,
     components: ArrayLike | Any,  # noqa: ANN401 - an array or anything fitted
     *,
-    pairs: str | ArrayLike = "all",
+    pairs: str | ArrayLike | PairRule = "all",
+    labels: ArrayLike | None = None,
+    n_neighbors: int = 10,
+    min_distance: float = 0.0,
+    include_norms: bool = False,
     n_worst: int = 10,
     spread: bool = True,
     progress: Progress | None = None,
@@ -131,8 +138,19 @@ def audit(
         The data.
     components : array-like of shape (k, n_features) or fitted estimator
         The map, orthonormal or not; of an estimator its ``components_``.
-    pairs : {"all", "directions"} or array-like of shape (m, 2)
-        Which pairs count.
+    pairs : str, array-like of shape (m, 2) or PairRule
+        Which pairs count: ``"all"``, ``"directions"``, ``"neighbors"``,
+        ``"approximate-neighbors"``, ``"labels"`` (between classes),
+        ``"within-labels"``, or a list of row numbers. A ``PairRule``, as certificates
+        have one, says all of what follows too.
+    labels : array-like of shape (n_points,) or None
+        Class of every point, for the pairs that labels name.
+    n_neighbors : int
+        Neighbours of each point with ``pairs="neighbors"``.
+    min_distance : float
+        Pairs closer than this do not count.
+    include_norms : bool
+        Whether every row counts as a direction too.
     n_worst : int
         How many of the worst pairs to return.
     spread : bool
@@ -169,6 +187,8 @@ def audit(
     if n_worst < 1:
         msg = f"n_worst must be at least 1; got {n_worst}. Ask for one pair or more."
         raise ValueError(msg)
+    if not isinstance(pairs, PairRule):
+        pairs = PairRule(pairs, labels, n_neighbors, min_distance, include_norms)
     points, selected = prepare_pairs(rows, pairs, rotate=False)
     # Without the spread only losses are looked for, so that no pair may gain.
     if spread or largest_ratio(linear) > 1.0 + 1e-6:
@@ -208,6 +228,7 @@ def audit(
         n_pairs=selected.n_pairs,
         n_identical=selected.n_identical,
         effort=found.effort,
+        n_close=selected.n_close,
         **spread_of,
     )
 

@@ -15,7 +15,7 @@ from isoproj._container import Header, Tensors, read_container, write_container
 from isoproj._spectral import Array, Indices
 from isoproj.exceptions import FormatError
 from isoproj.objective import Objective
-from isoproj.pairs import PairKind
+from isoproj.pairs import LABELLED, PairKind, PairRule
 
 __all__ = ["Certificate", "Exclusion", "Guarantee"]
 
@@ -30,6 +30,12 @@ _SCALARS: dict[str, tuple[type, ...]] = {
     "spectral_ratio": (float, type(None)),
     "sampled_share": (float, type(None)),
 }
+# Files written before these were known have none of them.
+_LATER: dict[str, tuple[type, int | float | bool]] = {
+    "n_close": (int, 0),
+    "min_distance": (float, 0.0),
+    "include_norms": (bool, False),
+}
 _TENSORS: dict[str, tuple[tuple[str, ...], int]] = {
     "components": (("f8", "f4"), 2),
     "weighted_pairs": (("i8",), 2),
@@ -37,7 +43,9 @@ _TENSORS: dict[str, tuple[tuple[str, ...], int]] = {
     "worst_pairs": (("i8",), 2),
     "worst_distortions": (("f8",), 1),
     "listed_pairs": (("i8",), 2),
+    "labels": (("i8",), 1),
 }
+_OPTIONAL = ("listed_pairs", "labels")
 
 _GUARANTEE_SCALARS = ("cap", "kept", "kept_bound")
 _GUARANTEE_TENSORS: dict[str, tuple[tuple[str, ...], int]] = {
@@ -154,8 +162,8 @@ class Certificate:
         What they lose.
     pair_kind : PairKind
         Which pairs count.
-    listed_pairs : ndarray of shape (n_pairs, 2) or None
-        The pairs themselves when they were listed.
+    listed_pairs : ndarray of shape (m, 2) or None
+        The pairs of rows themselves when they were listed, or are neighbours.
     n_pairs, n_identical : int
         Pairs that count, and pairs of identical points left out.
     n_points, n_features : int
@@ -173,6 +181,15 @@ class Certificate:
         What is kept on the whole under a cap, where that was the question.
     exclusion : Exclusion or None
         Why fewer dimensions cannot do, where their number was the question.
+    labels : ndarray of shape (n_points,) or None
+        Classes of the rows where they name the pairs.
+    n_close : int
+        Pairs of distinct points left out because they are closer than
+        ``min_distance``.
+    min_distance : float
+        Pairs closer than this do not count.
+    include_norms : bool
+        Whether the rows themselves count as directions too.
     """
 
     components: NDArray[np.float64] | NDArray[np.float32]
@@ -193,6 +210,10 @@ class Certificate:
     sampled_share: float | None = None
     guarantee: Guarantee | None = None
     exclusion: Exclusion | None = None
+    labels: Indices | None = None
+    n_close: int = 0
+    min_distance: float = 0.0
+    include_norms: bool = False
 
     @property
     def n_components(self) -> int:
@@ -209,23 +230,30 @@ class Certificate:
         return self.distortion / self.lower_bound - 1.0
 
     @property
-    def pairs(self) -> str | Indices:
-        """The pairs that count, in the form the public functions take."""
-        return self.pair_kind.value if self.listed_pairs is None else self.listed_pairs
+    def pairs(self) -> PairRule:
+        """The pairs that count, in a form the public functions take."""
+        listed = self.listed_pairs
+        return PairRule(
+            self.pair_kind.value if listed is None else listed,
+            labels=self.labels,
+            min_distance=self.min_distance,
+            include_norms=self.include_norms,
+        )
 
     def __str__(self) -> str:
         # Rounded outwards: what is promised must hold.
         if self.pair_kind is PairKind.SAMPLED:
             share = 100.0 if self.sampled_share is None else 100 * self.sampled_share
-            sampled = "sampled "
+            what = "sampled distances"
             rest = (
                 f" Sampled: of all pairs, with 95 % confidence, at most {share:.2g}% "
                 "keep less."
             )
         else:
-            sampled = rest = ""
+            what = "distances and lengths" if self.include_norms else "distances"
+            rest = ""
         sentence = (
-            f"Every one of {self.n_pairs:,} {sampled}distances keeps at least "
+            f"Every one of {self.n_pairs:,} {what} keeps at least "
             f"{_rounded_down(1.0 - self.distortion):.2f}% of its squared length in "
             f"{self.n_components} dimensions; no projection can guarantee more than "
             f"{_rounded_up(1.0 - self.lower_bound):.2f}%.{rest}"
@@ -235,7 +263,7 @@ class Certificate:
 
     def parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the certificate as a JSON-able dict and named arrays."""
-        scalars = {name: getattr(self, name) for name in _SCALARS}
+        scalars = {name: getattr(self, name) for name in (*_SCALARS, *_LATER)}
         tensors = {
             name: getattr(self, name)
             for name in _TENSORS
@@ -279,6 +307,7 @@ class Certificate:
         numbers: dict[str, Any] = {name: scalars.get(name) for name in _SCALARS}
         return cls(
             **numbers,
+            **{name: scalars.get(name, usual) for name, (_, usual) in _LATER.items()},
             **arrays,
             pair_kind=PairKind(scalars["pair_kind"]),
             guarantee=_guarantee_of(scalars.get("guarantee"), tensors),
@@ -326,15 +355,24 @@ def _fault_of(scalars: Header, tensors: Tensors) -> str:
     for name, kinds in _SCALARS.items():
         if not isinstance(scalars.get(name), kinds):
             return f"the entry {name!r}"
+    for name, (later, usual) in _LATER.items():
+        if type(scalars.get(name, usual)) is not later:
+            return f"the entry {name!r} of another type"
     kind = scalars.get("pair_kind")
     if not isinstance(kind, str) or kind not in set(PairKind):
         return "a known 'pair_kind'"
     fault = _tensor_fault(_TENSORS, tensors)
     if fault:
         return fault
-    listed = tensors.get("listed_pairs") is not None
-    if listed != PairKind(scalars["pair_kind"]).is_listed:
+    return naming_fault(PairKind(kind), set(tensors))
+
+
+def naming_fault(kind: PairKind, present: set[str]) -> str:
+    """Return which array that names pairs is missing or too many, or nothing."""
+    if ("listed_pairs" in present) != kind.is_listed:
         return "'listed_pairs' exactly when pairs are listed"
+    if ("labels" in present) != (kind in LABELLED):
+        return "'labels' exactly when labels name the pairs"
     return ""
 
 
@@ -345,7 +383,7 @@ def _tensor_fault(
     for name, (kinds, ndim) in wanted.items():
         tensor = tensors.get(name)
         if tensor is None:
-            if name != "listed_pairs":
+            if name not in _OPTIONAL:
                 return f"the array {name!r}"
         elif tensor.dtype.str[1:] not in kinds or tensor.ndim != ndim:
             return f"{name!r} of type {kinds[0]} with {ndim} axes"

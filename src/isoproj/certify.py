@@ -25,12 +25,12 @@ from isoproj._spectral import (
 )
 from isoproj._threads import single_blas_thread
 from isoproj._validation import Rows, as_dense, check_points, is_sparse
-from isoproj.certificate import Certificate, Exclusion, Guarantee
+from isoproj.certificate import Certificate, Exclusion, Guarantee, naming_fault
 from isoproj.engines.base import Engine
 from isoproj.exceptions import ClaimError
 from isoproj.leaders import exact_losses
 from isoproj.objective import Objective, kept_bound, share_kept
-from isoproj.pairs import PairKind, PairSet, prepare_pairs
+from isoproj.pairs import LABELLED, PairKind, PairSet, prepare_pairs
 from isoproj.points import Points, squared_lengths
 from isoproj.problem import pose
 from isoproj.sampling import share_above
@@ -320,7 +320,11 @@ def certify(
         worst_pairs=summary.worst_pairs,
         worst_distortions=summary.worst_losses,
         pair_kind=pairs.kind,
-        listed_pairs=pairs.listed if pairs.kind.is_listed else None,
+        listed_pairs=_stated(pairs.rule.pairs, pairs.kind.is_listed),
+        labels=_stated(pairs.rule.labels, pairs.kind in LABELLED),
+        n_close=pairs.n_close,
+        min_distance=pairs.rule.min_distance,
+        include_norms=pairs.rule.include_norms,
         n_pairs=pairs.n_pairs,
         n_identical=pairs.n_identical,
         n_points=n_rows,
@@ -329,6 +333,10 @@ def certify(
         spectral_ratio=ratio,
         sampled_share=share,
     )
+
+
+def _stated(named: ArrayLike | None, is_used: bool) -> Indices | None:
+    return np.asarray(named) if is_used else None
 
 
 def certify_guarantee(
@@ -486,9 +494,11 @@ def check_claims(
     True
     """
     rows = check_points(X)
-    listed = certificate.listed_pairs is not None
-    if listed != certificate.pair_kind.is_listed:
-        msg = "a certificate must list its pairs exactly when its kind is 'listed'."
+    named = {"listed_pairs", "labels"}
+    named = {name for name in named if getattr(certificate, name) is not None}
+    fault = naming_fault(certificate.pair_kind, named)
+    if fault:
+        msg = f"a certificate must have {fault}."
         raise ClaimError(msg)
     claims = [_shape_claim(certificate, rows)]
     if claims[-1].holds:
@@ -500,35 +510,23 @@ def check_claims(
     try:
         points, pairs = prepare_pairs(rows, certificate.pairs, rotate=False)
     except ValueError as error:
-        fault = Claim(
+        none = Claim(
             name="pairs that count",
             stated=f"{certificate.n_pairs:,}",
             found=str(error),
             holds=False,
         )
-        return (*claims, fault)
-    claims.append(
-        Claim(
-            name="pairs that count",
-            stated=f"{certificate.n_pairs:,}",
-            found=f"{pairs.n_pairs:,}",
-            holds=certificate.n_pairs == pairs.n_pairs
-            and (
-                # A list is kept without its pairs of identical points.
-                certificate.pair_kind.is_listed
-                or certificate.n_identical == pairs.n_identical
-            ),
-        )
-    )
+        return (*claims, none)
+    claims.append(_count_claim(certificate, pairs))
     if scan:
         claims.extend(_distortion_claims(certificate, points, pairs))
     if scan and certificate.pair_kind is PairKind.SAMPLED:
         claims.append(_sampled_claim(certificate, points))
-    claims.append(_lower_bound_claim(certificate, points))
+    claims.append(_lower_bound_claim(certificate, points, pairs))
     if scan and certificate.spectral_ratio is not None:
         claims.append(_spectral_claim(certificate, rows))
     if certificate.exclusion is not None:
-        claims.append(_exclusion_claim(certificate, certificate.exclusion, points))
+        claims.append(_exclusion_claim(certificate.exclusion, points, pairs))
     if certificate.guarantee is not None:
         claims.extend(
             _guarantee_claims(certificate, certificate.guarantee, points, pairs)
@@ -580,6 +578,25 @@ def _shape_claim(certificate: Certificate, rows: Rows) -> Claim:
     )
 
 
+def _count_claim(certificate: Certificate, pairs: PairSet) -> Claim:
+    stated = [certificate.n_pairs, certificate.n_close, certificate.n_identical]
+    found = [pairs.n_pairs, pairs.n_close, pairs.n_identical]
+    return Claim(
+        name="pairs that count",
+        stated=_counts(*stated),
+        found=_counts(*found),
+        # A list may be kept without its pairs of identical points.
+        holds=stated[:2] == found[:2]
+        and (certificate.pair_kind.is_listed or stated == found),
+    )
+
+
+def _counts(n_pairs: int, n_close: int, n_identical: int) -> str:
+    text = f"{n_pairs:,}"
+    text += f", {n_close:,} too close" if n_close else ""
+    return text + (f", {n_identical:,} identical" if n_identical else "")
+
+
 def _fingerprint_claim(certificate: Certificate, rows: Rows) -> Claim:
     found = data_fingerprint(rows)
     return Claim(
@@ -627,12 +644,14 @@ def _distortion_claims(
             name="worst pairs",
             stated=_listing(certificate.worst_pairs),
             found=_listing(summary.worst_pairs),
-            holds=_are_worst(certificate, points, summary),
+            holds=_are_worst(certificate, points, pairs, summary),
         ),
     ]
 
 
-def _are_worst(certificate: Certificate, points: Points, summary: WorstPairs) -> bool:
+def _are_worst(
+    certificate: Certificate, points: Points, counting: PairSet, summary: WorstPairs
+) -> bool:
     """Return whether the stated pairs lose what the worst ones lose, in order.
 
     Pairs that tie may come in another order on another machine.
@@ -646,6 +665,8 @@ def _are_worst(certificate: Certificate, points: Points, summary: WorstPairs) ->
         return False
     first = points.first_copy[pairs]
     if (first[:, 0] == first[:, 1]).any():
+        return False
+    if not counting.holds(pairs, points.n_points).all():
         return False
     exact = exact_losses(points, pairs, certificate.components.astype(np.float64))
     return bool(
@@ -684,10 +705,12 @@ def _listing(pairs: Indices) -> str:
     return ", ".join(f"{i}-{j}" for i, j in pairs[:3].tolist())
 
 
-def _lower_bound_claim(certificate: Certificate, points: Points) -> Claim:
+def _lower_bound_claim(
+    certificate: Certificate, points: Points, counting: PairSet
+) -> Claim:
     stated = f"{certificate.lower_bound:.9f}"
     pairs, weights = certificate.weighted_pairs, certificate.weights
-    fault = _weights_fault(certificate, pairs, weights, points)
+    fault = _weights_fault(counting, pairs, weights, points)
     if not fault and abs(math.fsum(weights) - 1.0) > _TOLERANCE:
         fault = f"weights that sum to {math.fsum(weights):.9f}"
     if fault:
@@ -706,13 +729,11 @@ def _lower_bound_claim(certificate: Certificate, points: Points) -> Claim:
     )
 
 
-def _exclusion_claim(
-    certificate: Certificate, exclusion: Exclusion, points: Points
-) -> Claim:
+def _exclusion_claim(exclusion: Exclusion, points: Points, counting: PairSet) -> Claim:
     name = "too few dimensions"
     stated = f"{exclusion.n_components} for {exclusion.cap:.9f}"
     pairs, weights = exclusion.excluding_pairs, exclusion.excluding_weights
-    fault = _weights_fault(certificate, pairs, weights, points)
+    fault = _weights_fault(counting, pairs, weights, points)
     if not fault and exclusion.n_components < 1:
         fault = "no dimensions"
     if fault:
@@ -737,9 +758,7 @@ def _guarantee_claims(
     )
     stated = f"{guarantee.kept:.9f}, at most {guarantee.kept_bound:.9f}"
     what = f"{guarantee.objective.value} kept"
-    fault = _weights_fault(
-        certificate, guarantee.capped_pairs, guarantee.multipliers, points
-    )
+    fault = _weights_fault(pairs, guarantee.capped_pairs, guarantee.multipliers, points)
     if fault and guarantee.multipliers.size:
         return [cap, Claim(name=what, stated=stated, found=fault, holds=False)]
     found = certify_guarantee(
@@ -759,7 +778,7 @@ def _guarantee_claims(
 
 
 def _weights_fault(
-    certificate: Certificate, pairs: Indices, weights: Array, points: Points
+    counting: PairSet, pairs: Indices, weights: Array, points: Points
 ) -> str:
     """Return why weights on pairs prove nothing, or an empty string."""
     if weights.shape != (pairs.shape[0],) or pairs.shape[1:] != (2,) or not pairs.size:
@@ -771,19 +790,7 @@ def _weights_fault(
     first = points.first_copy[pairs]
     if (first[:, 0] == first[:, 1]).any():
         return "a pair of identical points"
-    if certificate.pair_kind is PairKind.ALL:
-        return ""
-    return _membership_fault(certificate, pairs, points)
-
-
-def _membership_fault(certificate: Certificate, pairs: Indices, points: Points) -> str:
-    """Weight may rest only on pairs that count: others could be worse than all."""
-    n = points.n_points
-    pairs = np.sort(pairs, axis=1)
-    if certificate.listed_pairs is None:
-        outside = (pairs[:, 1] != n - 1).any()
-    else:
-        listed = np.sort(certificate.listed_pairs, axis=1)
-        codes = listed[:, 0] * n + listed[:, 1]
-        outside = not np.isin(pairs[:, 0] * n + pairs[:, 1], codes).all()
-    return "weight on a pair that does not count" if outside else ""
+    # Weight may rest only on pairs that count: others could be worse than all.
+    if not counting.holds(pairs, points.n_points).all():
+        return "weight on a pair that does not count"
+    return ""

@@ -229,19 +229,60 @@ class Points:
         ndarray or CSR array of shape (m, n_features)
             Differences in float64, each times a power of two of its own.
         """
+        return self._scaled_gaps(pairs)[0]
+
+    def distances(self, pairs: Indices) -> Array:
+        """Return ``|u_i - u_j|`` from the data itself, in float64.
+
+        Parameters
+        ----------
+        pairs : ndarray of shape (m, 2)
+            Point numbers.
+
+        Returns
+        -------
+        ndarray of shape (m,)
+            Lengths in the scale of the data.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from isoproj.points import Points
+        >>> points = Points.prepare(np.array([[0.0, 0.0], [3.0, 4.0]]), rotate=False)
+        >>> points.distances(np.array([[0, 1]])).tolist()
+        [5.0]
+        """
+        lengths = np.empty(pairs.shape[0])
+        for start in range(0, pairs.shape[0], _CHUNK):
+            chunk = slice(start, start + _CHUNK)
+            gaps, exponents = self._scaled_gaps(pairs[chunk])
+            with np.errstate(over="ignore"):
+                lengths[chunk] = np.ldexp(np.sqrt(squared_lengths(gaps)), exponents)
+        return lengths
+
+    def to_coordinate_scale(self, length: float) -> float:
+        """Return a length of the data in the scale of ``coordinates``."""
+        with np.errstate(over="ignore"):
+            return float(np.ldexp(length, -self._exponent - self._scale))
+
+    def _scaled_gaps(self, pairs: Indices) -> tuple[Rows, NDArray[np.intc]]:
+        """Return differences of size about 1, and the powers of two taken out."""
         sparse = is_sparse(self.rows)
         left, right = (self.rows[p].astype(np.float64) for p in pairs.T)
-        if self._exponent > 1000:
+        quartered = self._exponent > 1000
+        if quartered:
             # Exact unless an entry is next to the smallest number there is.
             left, right = left * 0.25, right * 0.25
         gaps = left - right
         size = abs(gaps).max(axis=1)
         size = size.toarray().ravel() if sparse else size
-        factors = np.ldexp(1.0, -np.clip(np.frexp(size)[1], -1022, 1022))
+        exponents = np.clip(np.frexp(size)[1], -1022, 1022)
+        factors = np.ldexp(1.0, -exponents)
         if sparse:
-            return scipy.sparse.csr_array(scipy.sparse.diags_array(factors) @ gaps)
-        gaps *= factors[:, None]
-        return gaps
+            gaps = scipy.sparse.csr_array(scipy.sparse.diags_array(factors) @ gaps)
+        else:
+            gaps *= factors[:, None]
+        return gaps, exponents + 2 * quartered
 
 
 def squared_lengths(gaps: Rows) -> Array:

@@ -194,6 +194,40 @@ def test_listed_pairs_and_directions_count_when_asked_for(folder, run, checked):
     assert checked(measured[1])["n_pairs"] == 3
 
 
+def test_rules_name_pairs_as_in_python(folder, command, run, checked, points):
+    classes = np.arange(40) % 4
+    (folder / "classes.txt").write_text("\n".join(f"c{c}" for c in classes))
+    rules = {
+        ("--pairs", "neighbors", "--neighbors", 3): {
+            "pairs": "neighbors",
+            "n_neighbors": 3,
+        },
+        ("--min-distance", 2.5, "--include-norms"): {
+            "min_distance": 2.5,
+            "include_norms": True,
+        },
+        ("--pairs", "labels", "--labels", "classes.txt"): {
+            "pairs": "labels",
+            "labels": classes,
+        },
+    }
+    for words, options in rules.items():
+        fit = ("fit", "points.npy", "-k", 2, "--json", *QUICK, "-o", "r.isoproj")
+        told = checked(run(*fit, "--force", *words)[1])
+        measured = run("audit", "r.isoproj", "points.npy", "--json", *words)
+        model = Certificate.load("r.isoproj")
+        result = audit(points, model.components, **options)
+        assert told["n_pairs"] == result.n_pairs == checked(measured[1])["n_pairs"]
+        assert told["n_close"] == result.n_close == checked(measured[1])["n_close"]
+        assert told["distortion"] == pytest.approx(result.distortion, abs=1e-12)
+        assert run("verify", "r.isoproj", "points.npy")[0] == 0
+        stated = checked(run("info", "r.isoproj", "--json")[1])["model"]
+        assert stated["include_norms"] == options.get("include_norms", False)
+    done = command("fit", "points.npy", "-k", 2, "--pairs", "labels")
+    assert (done.returncode, done.stderr.count(b"\n")) == (2, 2)
+    assert b"requires y" in done.stderr
+
+
 def test_names_of_features_travel_with_the_model(folder, run, points):
     from isoproj.datafiles.writing import write_points
 

@@ -210,9 +210,34 @@ def _add_fit(verb: argparse.ArgumentParser) -> None:
 def _add_pairs(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--pairs",
-        metavar="all|directions|sample|FILE",
-        help="which pairs count: all pairs of rows, every row as a direction, a random "
-        "sample, or those in a file with two columns of row numbers",
+        metavar="WHICH",
+        help="which pairs count: all; directions (every row as one); sample (random "
+        "ones, where all are too many); neighbors, or "
+        "approximate-neighbors by pynndescent; labels (of different classes) or "
+        "within-labels; or a file with two columns of row numbers",
+    )
+    verb.add_argument(
+        "--neighbors",
+        type=int,
+        metavar="N",
+        help="nearest points of each that count with --pairs neighbors (default 10)",
+    )
+    verb.add_argument(
+        "--min-distance",
+        type=float,
+        metavar="D",
+        help="leave out pairs that are closer than this",
+    )
+    verb.add_argument(
+        "--include-norms",
+        action="store_true",
+        default=None,
+        help="count every row as a direction too, so that inner products survive",
+    )
+    verb.add_argument(
+        "--labels",
+        metavar="FILE",
+        help="a text with the class of every point, one a line, for --pairs labels",
     )
 
 

@@ -10,8 +10,13 @@ import numpy as np
 
 from isoproj.commandline.console import Console
 from isoproj.commandline.errors import Interrupted, Trouble
-from isoproj.commandline.models import describe_data, options_data
-from isoproj.datafiles.reading import DataFile, read_pairs
+from isoproj.commandline.models import (
+    describe_data,
+    options_data,
+    pair_options,
+    read_labels,
+)
+from isoproj.datafiles.reading import DataFile
 from isoproj.datafiles.writing import check_output
 from isoproj.estimators.near_isometric import NearIsometricProjection
 from isoproj.solvers.base import Status, watching
@@ -42,13 +47,14 @@ def fit(options: argparse.Namespace, console: Console) -> None:
     data = options_data(options, min_rows=2)
     _check_k(options.n_components, data)
     console.note(str(data))
+    labels = read_labels(options.labels, data)
     model = NearIsometricProjection(**_parameters(options))
     start = time.perf_counter()
     n_pairs = data.points.shape[0] * (data.points.shape[0] - 1) // 2
     usual = _USUAL_STEPS.get(model.solver)
     total = None if usual is None else options.max_iter or usual
     with console.steps(n_pairs, total) as show, watching(show):
-        model.fit(data.points)
+        model.fit(data.points, labels)
     seconds = time.perf_counter() - start
     if data.names is not None:
         model.feature_names_in_ = np.asarray(data.names, dtype=object)
@@ -61,7 +67,7 @@ def fit(options: argparse.Namespace, console: Console) -> None:
 
 def _inputs(options: argparse.Namespace) -> list[str]:
     file = options.data.partition(":")[0]
-    return [options.data, file, *([options.pairs] if options.pairs else [])]
+    return [options.data, file, *filter(None, [options.pairs, options.labels])]
 
 
 def _check_k(k: int, data: DataFile) -> None:
@@ -83,15 +89,9 @@ def _parameters(options: argparse.Namespace) -> dict[str, Any]:
         "max_iter": options.max_iter,
         "time_limit": options.time_limit,
         "random_state": options.random_state,
-        "pairs": _pairs(options.pairs),
+        **pair_options(options),
     }
     return {name: value for name, value in asked.items() if value is not None}
-
-
-def _pairs(asked: str | None) -> Any:  # noqa: ANN401 - a word or an array
-    if asked in (None, "all", "directions", "sample"):
-        return asked
-    return read_pairs(str(asked))
 
 
 def _report(
@@ -137,6 +137,7 @@ def _report(
             "optimality_gap": gap,
             "n_pairs": certificate.n_pairs,
             "n_identical": certificate.n_identical,
+            "n_close": certificate.n_close,
             "worst_pairs": model.worst_pairs_,
             "worst_distortions": certificate.worst_distortions,
             "fingerprint": certificate.fingerprint,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,15 @@ from isoproj.certificate import Certificate
 from isoproj.certify import Claim, check_claims
 from isoproj.commandline.console import Console
 from isoproj.commandline.errors import ClaimFailed, Trouble
-from isoproj.commandline.models import describe_data, load_model, options_data
-from isoproj.datafiles.reading import holds_model, read_pairs, read_points
-from isoproj.pairs import PairKind
+from isoproj.commandline.models import (
+    describe_data,
+    load_model,
+    options_data,
+    pair_options,
+    read_labels,
+)
+from isoproj.datafiles.reading import holds_model, read_points
+from isoproj.pairs import PairRule
 
 __all__ = ["audit", "verify"]
 
@@ -50,9 +57,8 @@ def audit(options: argparse.Namespace, console: Console) -> None:
         )
         raise Trouble(msg)
     console.note(str(data))
-    pairs = options.pairs or usual
-    if pairs not in ("all", "directions"):
-        pairs = read_pairs(pairs)
+    labels = read_labels(options.labels, data)
+    pairs = replace(usual.elsewhere(labels), labels=labels, **pair_options(options))
     with console.pairs("auditing") as progress:
         result = measure(
             data.points,
@@ -140,13 +146,12 @@ def _claims(certificate: Certificate, points: Rows) -> tuple[Claim, ...]:
     )
 
 
-def _map_of(path: str) -> tuple[ArrayLike, str]:
+def _map_of(path: str) -> tuple[ArrayLike, PairRule]:
     """Return the linear map of a file, and the pairs it was made for."""
     if holds_model(path):
         certificate = load_model(path).certificate
-        directions = certificate.pair_kind is PairKind.DIRECTIONS
-        return certificate.components, "directions" if directions else "all"
-    return as_dense(read_points(path).points), "all"
+        return certificate.components, certificate.pairs
+    return as_dense(read_points(path).points), PairRule()
 
 
 def _show(
@@ -178,6 +183,7 @@ def _audit_facts(result: AuditResult) -> dict[str, Any]:
         "worst_distortions": result.worst_distortions,
         "n_pairs": result.n_pairs,
         "n_identical": result.n_identical,
+        "n_close": result.n_close,
         "histogram": {
             "counts": counts,
             "edges": edges,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import isoproj
@@ -11,9 +12,17 @@ from isoproj._container import read_container
 from isoproj._validation import Rows
 from isoproj.certificate import Certificate
 from isoproj.commandline.errors import Trouble
-from isoproj.datafiles.reading import DataFile, holds_model, read_points
+from isoproj.datafiles.reading import DataFile, holds_model, read_pairs, read_points
+from isoproj.pairs import WORDS
 
-__all__ = ["Model", "describe_data", "load_model", "options_data"]
+__all__ = [
+    "Model",
+    "describe_data",
+    "load_model",
+    "options_data",
+    "pair_options",
+    "read_labels",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -126,6 +135,37 @@ def describe_data(data: DataFile) -> dict[str, Any]:
         "dtype": str(data.points.dtype),
         "sparse": is_sparse(data.points),
     }
+
+
+def pair_options(options: argparse.Namespace) -> dict[str, Any]:
+    """Return which pairs a command line asks for, as far as it says so."""
+    pairs: Any = options.pairs
+    if pairs is not None and pairs not in WORDS:
+        pairs = read_pairs(str(pairs))
+    asked = {
+        "pairs": pairs,
+        "n_neighbors": options.neighbors,
+        "min_distance": options.min_distance,
+        "include_norms": options.include_norms,
+    }
+    return {name: value for name, value in asked.items() if value is not None}
+
+
+def read_labels(name: str | None, data: DataFile) -> list[str] | None:
+    """Read one label a line for every point, if a file is named."""
+    if name is None:
+        return None
+    # Bytes that are no text must not keep anyone from a report.
+    text = Path(name).read_text(encoding="utf-8", errors="replace")
+    labels = text.removesuffix("\n").split("\n")
+    n_points = int(data.points.shape[0])
+    if len(labels) != n_points:
+        msg = (
+            f"{name} must have a line for each of the {n_points} points of "
+            f"{data.name}; it has {len(labels)}. Write one label a line."
+        )
+        raise Trouble(msg)
+    return labels
 
 
 def _dict(value: object) -> dict[str, Any]:

@@ -9,7 +9,12 @@ from pathlib import Path
 
 from isoproj.commandline.console import Console
 from isoproj.commandline.errors import ClaimFailed, Trouble
-from isoproj.commandline.models import describe_data, load_model, options_data
+from isoproj.commandline.models import (
+    describe_data,
+    load_model,
+    options_data,
+    read_labels,
+)
 from isoproj.datafiles.reading import DataFile, read_points
 from isoproj.datafiles.writing import check_output
 from isoproj.exceptions import ClaimError
@@ -56,7 +61,7 @@ def report(options: argparse.Namespace, console: Console) -> None:
             model.certificate if model.estimator is None else model.estimator,
             points,
             heldout=None if heldout is None else model.check_fits(heldout),
-            labels=_labels(options.labels, data),
+            labels=read_labels(options.labels, data),
             image_shape=shape,
             max_pairs=options.max_pairs,
             model_name=options.model,
@@ -98,22 +103,6 @@ def _heldout(options: argparse.Namespace) -> DataFile | None:
         header=options.header,
         min_rows=2,
     )
-
-
-def _labels(name: str | None, data: DataFile) -> list[str] | None:
-    if name is None:
-        return None
-    # Bytes that are no text must not keep anyone from a report.
-    text = Path(name).read_text(encoding="utf-8", errors="replace")
-    labels = text.removesuffix("\n").split("\n")
-    n_points = int(data.points.shape[0])
-    if len(labels) != n_points:
-        msg = (
-            f"{name} must have a line for each of the {n_points} points of "
-            f"{data.name}; it has {len(labels)}. Write one label a line."
-        )
-        raise Trouble(msg)
-    return labels
 
 
 def _image_shape(text: str | None) -> tuple[int, int] | None:

@@ -87,6 +87,7 @@ _VERBS: dict[str, dict[str, Schema]] = {
         },
         "n_pairs": _COUNT,
         "n_identical": _COUNT,
+        "n_close": {**_COUNT, "description": "pairs closer than --min-distance"},
         "worst_pairs": _PAIRS,
         "worst_distortions": _LOSSES,
         "fingerprint": _TEXT,
@@ -115,6 +116,7 @@ _VERBS: dict[str, dict[str, Schema]] = {
         "worst_distortions": _LOSSES,
         "n_pairs": _COUNT,
         "n_identical": _COUNT,
+        "n_close": {**_COUNT, "description": "pairs closer than --min-distance"},
         "histogram": _object(
             {"counts": _list(_COUNT), "edges": _list(_NUMBER)},
             "of the share lost; one edge more than counts",
@@ -275,7 +277,19 @@ _INFO: list[dict[str, Schema]] = [
                 "distortion": _NUMBER,
                 "lower_bound": _NUMBER,
                 "n_pairs": _COUNT,
-                "pairs": {"enum": ["all", "listed", "directions", "sample"]},
+                "pairs": {
+                    "enum": [
+                        "all",
+                        "listed",
+                        "directions",
+                        "sample",
+                        "labels",
+                        "within-labels",
+                    ]
+                },
+                "include_norms": _TRUTH,
+                "min_distance": _NUMBER,
+                "n_close": _COUNT,
                 "n_points": _COUNT,
                 "fingerprint": _TEXT,
                 "versions": {"type": ["object", "null"]},

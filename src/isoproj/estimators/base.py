@@ -6,6 +6,7 @@ import contextlib
 import sys
 import warnings
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -25,7 +26,7 @@ from isoproj._threads import single_blas_thread
 from isoproj._validation import Rows, check_real, checked_rows
 from isoproj.auditing import audit
 from isoproj.exceptions import DuplicatePointsWarning
-from isoproj.pairs import PairSet
+from isoproj.pairs import LABELLED, PairRule, PairSet
 from isoproj.points import Points
 from isoproj.solvers.base import Monitor, Step, current_monitor
 
@@ -92,29 +93,34 @@ class LinearProjection(
             raise ValueError(msg)
         return np.asarray(projected @ self.components_)
 
-    def score(self, X: ArrayLike | Rows, y: object = None) -> float:  # noqa: ARG002
+    def score(self, X: ArrayLike | Rows, y: Any = None) -> float:  # noqa: ANN401
         """Return minus the distortion of the worst pair in ``X``; larger is better.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Any points, seen in ``fit`` or not.
-        y : Ignored
-            Present for the scikit-learn convention.
+        y : array-like of shape (n_samples,) or None
+            Class labels where ``pairs`` goes by labels; ignored otherwise.
 
         Returns
         -------
         float
-            At most 0, exact over all pairs of ``X``.
+            At most 0, exact over the pairs of ``X`` that ``pairs`` names; over all of
+            them where it is a list, or labels are not given.
         """
         check_is_fitted(self)
         rows = self._validated(X, reset=False)
-        directions = isinstance(getattr(self, "pairs", None), str) and (
-            self.pairs == "directions"
-        )
-        pairs = "directions" if directions else "all"
-        result = audit(rows, self.components_, pairs=pairs, n_worst=1, spread=False)
+        rule = self._pair_rule(y).elsewhere(y)
+        result = audit(rows, self.components_, pairs=rule, n_worst=1, spread=False)
         return -max(0.0, result.distortion)
+
+    def _pair_rule(self, y: Any = None) -> PairRule:  # noqa: ANN401
+        """Return which pairs count, as the parameters say it."""
+        names = ("pairs", "n_neighbors", "min_distance", "include_norms")
+        rule = PairRule(**{n: getattr(self, n) for n in names if hasattr(self, n)})
+        rule.check()
+        return replace(rule, labels=y) if rule.kind in LABELLED else rule
 
     def report(self, X: ArrayLike | Rows | None = None, **options: Any) -> Report:  # noqa: ANN401
         """Report what a certified projection does to the points it was fitted on.

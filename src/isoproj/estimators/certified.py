@@ -20,7 +20,7 @@ from isoproj.certify import certify_exclusion
 from isoproj.engines.base import Engine, chosen
 from isoproj.estimators.base import LinearProjection, check_positive, monitor_of
 from isoproj.exceptions import FormatError
-from isoproj.pairs import PairSet
+from isoproj.pairs import LABELLED, PairSet
 from isoproj.points import Points
 from isoproj.search import PairSearch
 from isoproj.solvers.base import (
@@ -44,6 +44,9 @@ class CertifiedProjection(LinearProjection):
     n_components: int | None
     max_distortion: float | None
     pairs: str | ArrayLike
+    n_neighbors: int
+    min_distance: float
+    include_norms: bool
     tol: float
     max_iter: int | None
     time_limit: float | None
@@ -125,13 +128,20 @@ class CertifiedProjection(LinearProjection):
         except (KeyError, TypeError, ValueError) as error:
             msg = f"{path} must hold a whole model; it lacks {error}. Save it again."
             raise FormatError(msg) from None
-        if certificate.pair_kind.value == "listed":
-            model.pairs = certificate.pairs
+        if certificate.listed_pairs is not None and model.pairs == "all":
+            model.pairs = certificate.listed_pairs
         if names is not None:
             model.feature_names_in_ = np.asarray(names, dtype=object)
         model._adopt(certificate)
         model._restore(tensors)
         return model
+
+    def __sklearn_tags__(self) -> Any:  # noqa: ANN401 - scikit-learn's own type
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = isinstance(self.pairs, str) and (
+            self.pairs in LABELLED
+        )
+        return tags
 
     def _further(self) -> dict[str, NDArray[Any]]:
         """Return arrays of a subclass that its file holds too."""

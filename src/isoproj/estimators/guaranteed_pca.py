@@ -60,9 +60,21 @@ class GuaranteedPCA(CertifiedProjection):
     objective : {"variance", "distortion"}, default="variance"
         Keep the most variance, as PCA does, or lose the least on average over the
         pairs that count.
-    pairs : {"all", "directions"} or array-like of shape (n_pairs, 2), default="all"
-        Which pairs the cap is for: every pair of rows, the pairs listed, or
-        (``"directions"``) every row as a direction of its own.
+    pairs : str or array-like of shape (n_pairs, 2), default="all"
+        Which pairs the cap is for: every pair of rows (``"all"``); every row as a
+        direction of its own (``"directions"``); every point with its nearest ones
+        (``"neighbors"``, or ``"approximate-neighbors"`` by pynndescent); rows of
+        different classes (``"labels"``) or of the same (``"within-labels"``), with
+        ``y`` given to ``fit``; or the pairs listed.
+    n_neighbors : int, default=10
+        Neighbours of each point with ``pairs="neighbors"``. Copies of a point are not
+        its neighbours.
+    min_distance : float, default=0.0
+        Pairs closer than this do not count; ``certificate_.n_close`` says how many
+        were left out. The pairs that stay are listed: at most 20 million.
+    include_norms : bool, default=False
+        Whether every row counts as a direction too, as a pair with the origin, so that
+        lengths, inner products and cosines survive besides distances.
     tol : float, default=1e-3
         Relative gap at which the relaxations are content with their bounds.
     max_iter : int or None, default=None
@@ -143,6 +155,9 @@ class GuaranteedPCA(CertifiedProjection):
         slack: float = 0.05,
         objective: str = "variance",
         pairs: str | ArrayLike = "all",
+        n_neighbors: int = 10,
+        min_distance: float = 0.0,
+        include_norms: bool = False,
         tol: float = 1e-3,
         max_iter: int | None = None,
         time_limit: float | None = None,
@@ -156,6 +171,9 @@ class GuaranteedPCA(CertifiedProjection):
         self.slack = slack
         self.objective = objective
         self.pairs = pairs
+        self.n_neighbors = n_neighbors
+        self.min_distance = min_distance
+        self.include_norms = include_norms
         self.tol = tol
         self.max_iter = max_iter
         self.time_limit = time_limit
@@ -164,15 +182,15 @@ class GuaranteedPCA(CertifiedProjection):
         self.memory_limit = memory_limit
         self.engine = engine
 
-    def fit(self, X: ArrayLike | Rows, y: object = None) -> Self:  # noqa: ARG002
+    def fit(self, X: ArrayLike | Rows, y: object = None) -> Self:
         """Learn the projection and certify it.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
             The points.
-        y : Ignored
-            Present for the scikit-learn convention.
+        y : array-like of shape (n_samples,) or None
+            Class labels where ``pairs`` goes by labels; ignored otherwise.
 
         Returns
         -------
@@ -189,7 +207,7 @@ class GuaranteedPCA(CertifiedProjection):
         """
         rows = self._validated(X, reset=True)
         self._check_parameters(rows.shape[1])
-        points, pairs = prepare_pairs(rows, self.pairs, rotate=True)
+        points, pairs = prepare_pairs(rows, self._pair_rule(y), rotate=True)
         warn_of_copies(points, pairs)
         problem = CappedProblem(
             points=points,

@@ -66,11 +66,23 @@ class NearIsometricProjection(CertifiedProjection):
         ``"minimax"`` solves both sides: the relaxation for the bound, local search
         for the projection. ``"dual_ascent"`` is Algorithm 1 of Sheth, Garg and
         Dasgupta.
-    pairs : {"all", "directions", "sample"} or array-like of shape (n_pairs, 2)
-        Which pairs count: every pair of rows (the default), the pairs listed, or
-        (``"directions"``) every row as a direction of its own. ``"sample"`` is for
-        sizes where all pairs cannot be walked over: the fit sees a random sample, and
-        the certificate tells, from a fresh one, what share of all pairs may lose more.
+    pairs : str or array-like of shape (n_pairs, 2), default="all"
+        Which pairs count: every pair of rows (``"all"``); every row as a direction of
+        its own (``"directions"``); every point with its nearest ones
+        (``"neighbors"``, or ``"approximate-neighbors"`` by pynndescent); rows of
+        different classes (``"labels"``) or of the same (``"within-labels"``), with
+        ``y`` given to ``fit``; or the pairs listed. ``"sample"`` is for sizes where
+        all pairs cannot be walked over: the fit sees a random sample, and the
+        certificate tells, from a fresh one, what share of all pairs may lose more.
+    n_neighbors : int, default=10
+        Neighbours of each point with ``pairs="neighbors"``. Copies of a point are not
+        its neighbours.
+    min_distance : float, default=0.0
+        Pairs closer than this do not count; ``certificate_.n_close`` says how many
+        were left out. The pairs that stay are listed: at most 20 million.
+    include_norms : bool, default=False
+        Whether every row counts as a direction too, as a pair with the origin, so that
+        lengths, inner products and cosines survive besides distances.
     tol : float, default=1e-3
         Relative gap between relaxed value and lower bound at which ``"minimax"`` is
         content with the bound.
@@ -152,6 +164,9 @@ class NearIsometricProjection(CertifiedProjection):
         max_distortion: float | None = None,
         solver: str = "minimax",
         pairs: str | ArrayLike = "all",
+        n_neighbors: int = 10,
+        min_distance: float = 0.0,
+        include_norms: bool = False,
         tol: float = 1e-3,
         n_restarts: int | None = None,
         warm_start: bool = False,
@@ -168,6 +183,9 @@ class NearIsometricProjection(CertifiedProjection):
         self.max_distortion = max_distortion
         self.solver = solver
         self.pairs = pairs
+        self.n_neighbors = n_neighbors
+        self.min_distance = min_distance
+        self.include_norms = include_norms
         self.tol = tol
         self.n_restarts = n_restarts
         self.warm_start = warm_start
@@ -180,15 +198,15 @@ class NearIsometricProjection(CertifiedProjection):
         self.memory_limit = memory_limit
         self.engine = engine
 
-    def fit(self, X: ArrayLike | Rows, y: object = None) -> Self:  # noqa: ARG002
+    def fit(self, X: ArrayLike | Rows, y: object = None) -> Self:
         """Learn the projection and certify it.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
             The points.
-        y : Ignored
-            Present for the scikit-learn convention.
+        y : array-like of shape (n_samples,) or None
+            Class labels where ``pairs`` goes by labels; ignored otherwise.
 
         Returns
         -------
@@ -204,7 +222,7 @@ class NearIsometricProjection(CertifiedProjection):
         rows = self._validated(X, reset=True)
         self._check_parameters(rows.shape[1])
         points, pairs = prepare_pairs(
-            rows, self.pairs, rotate=True, seed=self._sample_seed()
+            rows, self._pair_rule(y), rotate=True, seed=self._sample_seed()
         )
         warn_of_copies(points, pairs)
         search = None
@@ -276,10 +294,11 @@ class NearIsometricProjection(CertifiedProjection):
         old = self._validated(X, reset=False)
         new = self._validated(X_new, reset=False)
         last = self.certificate_
-        if last.pair_kind is not PairKind.ALL or self.solver != "minimax":
+        which = last.pairs.described(last.pair_kind)
+        if which != PairKind.ALL or self.solver != "minimax":
             msg = (
                 "update needs pairs='all' and solver='minimax'; got "
-                f"{last.pair_kind.value!r} and {self.solver!r}. Fit again instead."
+                f"{which!r} and {self.solver!r}. Fit again instead."
             )
             raise ValueError(msg)
         if data_fingerprint(old) != last.fingerprint:
@@ -390,7 +409,7 @@ class NearIsometricProjection(CertifiedProjection):
                 tol=float(self.tol),
                 n_restarts=self.n_restarts,
                 start=start,
-                known_pairs=_still_pairs(points, last),
+                known_pairs=_still_pairs(points, pairs, last),
                 checkpoint=self._checkpoint(points, pairs, k),
                 search=search,
                 seed=seed,
@@ -415,6 +434,7 @@ class NearIsometricProjection(CertifiedProjection):
         identity = {
             "data": data_fingerprint(points.rows),
             "n_pairs": pairs.n_pairs,
+            "pairs": pairs.fingerprint,
             "n_components": k,
             "tol": float(self.tol),
             "random_state": repr(self.random_state),
@@ -450,11 +470,14 @@ def _stacked(old: Rows, new: Rows) -> Rows:
     return np.vstack([old, new])
 
 
-def _still_pairs(points: Points, last: Certificate | None) -> Indices | None:
+def _still_pairs(
+    points: Points, counting: PairSet, last: Certificate | None
+) -> Indices | None:
     """Return the pairs that mattered last time and still are pairs."""
     if last is None:
         return None
     pairs = last.weighted_pairs
     pairs = pairs[(pairs < points.n_points).all(axis=1)]
     first = points.first_copy[pairs]
-    return np.asarray(pairs[first[:, 0] != first[:, 1]])
+    pairs = pairs[first[:, 0] != first[:, 1]]
+    return np.asarray(pairs[counting.holds(pairs, points.n_points)])

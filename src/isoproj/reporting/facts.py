@@ -17,7 +17,6 @@ from isoproj.auditing import AuditResult
 from isoproj.certificate import Certificate
 from isoproj.certify import check_claims
 from isoproj.exceptions import ClaimError
-from isoproj.pairs import PairKind
 from isoproj.plot.images import image_shape_of
 from isoproj.reporting.measuring import Sample, Scene
 from isoproj.reporting.pictures import png_data
@@ -151,7 +150,7 @@ def _data_facts(certificate: Certificate, options: Options) -> Facts:
         "n_features": certificate.n_features,
         "n_pairs": certificate.n_pairs,
         "n_identical": certificate.n_identical,
-        "pairs": certificate.pair_kind.value,
+        "pairs": certificate.pairs.described(certificate.pair_kind),
         "fingerprint": certificate.fingerprint,
     }
 
@@ -405,9 +404,7 @@ def _heldout(scene: Scene, options: Options) -> Facts | None:
         "n_points": int(rows.shape[0]),
         "methods": [_method(n, found[n], exact=exact) for n in found],
         "sampling": _sampling(sample, found["isoproj"].n_pairs),
-        "pairs": "directions"
-        if scene.certificate.pair_kind is PairKind.DIRECTIONS
-        else "all",
+        "pairs": str(sample.pairs),
     }
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from isoproj._spectral import Array, Indices, orthonormal
 from isoproj._threads import single_blas_thread
@@ -15,7 +14,7 @@ from isoproj.auditing import AuditResult, audit
 from isoproj.certificate import Certificate
 from isoproj.certify import lower_bounds
 from isoproj.leaders import exact_losses
-from isoproj.pairs import PairKind, prepare_pairs
+from isoproj.pairs import PairKind, PairRule, prepare_pairs
 from isoproj.points import Points
 from isoproj.sifting import find_worst
 
@@ -30,7 +29,7 @@ class Sample:
     ----------
     rows : ndarray or CSR array of shape (n_rows, n_features)
         What is measured.
-    pairs : str or ndarray of shape (m, 2)
+    pairs : PairRule
         The pairs that count among them.
     n_rows, n_all : int
         Rows measured, and rows there are.
@@ -39,14 +38,14 @@ class Sample:
     """
 
     rows: Rows
-    pairs: str | Indices
+    pairs: PairRule
     n_rows: int
     n_all: int
     is_whole: bool
 
 
 def sample_rows(
-    rows: Rows, pairs: str | ArrayLike, max_pairs: int, random_state: int = 0
+    rows: Rows, pairs: str | PairRule, max_pairs: int, random_state: int = 0
 ) -> Sample:
     """Return as much of the data as has at most ``max_pairs`` pairs.
 
@@ -54,7 +53,7 @@ def sample_rows(
     ----------
     rows : ndarray or CSR array of shape (n_points, n_features)
         The data.
-    pairs : {"all", "directions"} or array-like of shape (m, 2)
+    pairs : str or PairRule
         The pairs that count.
     max_pairs : int
         Most pairs to measure.
@@ -74,25 +73,29 @@ def sample_rows(
     >>> sample_rows(np.eye(100), "all", max_pairs=1000).n_rows
     45
     """
+    rule = pairs if isinstance(pairs, PairRule) else PairRule(pairs)
     n_all = int(rows.shape[0])
     draw = np.random.default_rng(random_state)
-    if not isinstance(pairs, str):
-        listed = np.asarray(pairs)
+    if rule.kind is PairKind.LISTED:
+        listed = np.asarray(rule.pairs)
         whole = listed.shape[0] <= max_pairs
         if not whole:
             chosen = draw.choice(listed.shape[0], max_pairs, replace=False)
             listed = listed[np.sort(chosen)]
-        return Sample(
-            rows=rows, pairs=listed, n_rows=n_all, n_all=n_all, is_whole=whole
-        )
+        rule = replace(rule, pairs=listed)
+        return Sample(rows=rows, pairs=rule, n_rows=n_all, n_all=n_all, is_whole=whole)
     n_rows = int((1.0 + np.sqrt(1.0 + 8.0 * max_pairs)) / 2.0)
-    n_rows = max_pairs if pairs == "directions" else n_rows
+    n_rows = max_pairs if rule.kind is PairKind.DIRECTIONS else n_rows
     if n_all <= n_rows:
-        return Sample(rows=rows, pairs=pairs, n_rows=n_all, n_all=n_all, is_whole=True)
+        return Sample(rows=rows, pairs=rule, n_rows=n_all, n_all=n_all, is_whole=True)
     chosen = np.sort(draw.choice(n_all, max(2, n_rows), replace=False))
     part = rows[chosen]
     return Sample(
-        rows=part, pairs=pairs, n_rows=len(chosen), n_all=n_all, is_whole=False
+        rows=part,
+        pairs=rule.of_rows(chosen),
+        n_rows=len(chosen),
+        n_all=n_all,
+        is_whole=False,
     )
 
 
@@ -188,9 +191,7 @@ class Scene:
 
     def heldout(self, rows: Rows, max_pairs: int) -> dict[str, AuditResult | Sample]:
         """Measure model and PCA on points that neither has seen."""
-        kind = self.certificate.pair_kind
-        pairs = "directions" if kind is PairKind.DIRECTIONS else "all"
-        part = sample_rows(rows, pairs, max_pairs)
+        part = sample_rows(rows, self.certificate.pairs.elsewhere(), max_pairs)
         maps = {"isoproj": self.components, "pca": self.pca_components}
         maps["random"] = self.random_components
         found = {n: audit(part.rows, m, pairs=part.pairs) for n, m in maps.items()}

@@ -99,7 +99,7 @@ def commands(facts: Facts) -> dict[str, str]:
 
 def _certificate(facts: Facts) -> str:
     bounds, data = facts["certificate"], facts["data"]
-    what = {"all": "all", "listed": "the", "directions": "the"}[data["pairs"]]
+    what = "all" if data["pairs"] == "all" else "the"
     text = (
         f"Over {what} {data['n_pairs']:,} pairs, the worst loses "
         f"{bounds['distortion']:.4f} of its squared length. Weights on "
