@@ -257,6 +257,12 @@ def test_a_warm_start_forgets_pairs_that_no_longer_count():
     verify(model.certificate_, ROWS)
 
 
+@pytest.mark.parametrize("kind", ["norms", "far", "neighbors", "labels"])
+def test_an_update_is_for_all_pairs_alone(kind):
+    with pytest.raises(ValueError, match="update needs pairs='all'"):
+        fitted(kind).update(ROWS[:2] + 1.0, ROWS)
+
+
 def test_a_checkpoint_of_other_pairs_is_not_gone_on_with():
     listed = [prepare_pairs(ROWS, LIST + shift, rotate=True)[1] for shift in (0, 1)]
     assert listed[0].n_pairs == listed[1].n_pairs

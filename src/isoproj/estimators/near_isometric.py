@@ -294,12 +294,11 @@ class NearIsometricProjection(CertifiedProjection):
         old = self._validated(X, reset=False)
         new = self._validated(X_new, reset=False)
         last = self.certificate_
-        plain = not last.include_norms and last.min_distance == 0.0
-        if last.pair_kind is not PairKind.ALL or not plain or self.solver != "minimax":
+        which = last.pairs.described(last.pair_kind)
+        if which != PairKind.ALL or self.solver != "minimax":
             msg = (
-                "update needs pairs='all' without include_norms and min_distance, and "
-                f"solver='minimax'; got {last.pair_kind.value!r} and {self.solver!r}. "
-                "Fit again instead."
+                "update needs pairs='all' and solver='minimax'; got "
+                f"{which!r} and {self.solver!r}. Fit again instead."
             )
             raise ValueError(msg)
         if data_fingerprint(old) != last.fingerprint:
