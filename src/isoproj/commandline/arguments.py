@@ -182,11 +182,37 @@ def _add_fit(verb: argparse.ArgumentParser) -> None:
         "-k",
         "--n-components",
         type=int,
-        required=True,
         metavar="K",
-        help="number of dimensions to keep",
+        help="number of dimensions to keep; without it, the fewest that "
+        "--max-distortion allows",
     )
     _add_output(verb, "where to save the model, by convention *.isoproj")
+    verb.add_argument(
+        "--method",
+        choices=["near-isometric", "guaranteed-pca"],
+        default="near-isometric",
+        help="let the worst pair lose least (default), or keep the most variance under "
+        "a cap on what any pair loses",
+    )
+    verb.add_argument(
+        "--max-distortion",
+        type=float,
+        metavar="D",
+        help="the cap: what no pair may lose more than, as a share of squared length",
+    )
+    verb.add_argument(
+        "--slack",
+        type=float,
+        metavar="S",
+        help="guaranteed-pca: without --max-distortion the cap is 1 + S times the "
+        "least distortion found (default 0.05)",
+    )
+    verb.add_argument(
+        "--objective",
+        choices=["variance", "distortion"],
+        help="guaranteed-pca: keep the most variance (default), or lose the least on "
+        "average",
+    )
     verb.add_argument("--solver", metavar="NAME", help="how to look for the projection")
     _add_pairs(verb)
     verb.add_argument(

@@ -200,6 +200,9 @@ class _Best:
         self.upper, self.lower = math.inf, 0.0
 
     def see(self, step: Step) -> None:
+        if step.iteration == 0:
+            # Another solve, perhaps for another number of dimensions.
+            self.upper, self.lower = math.inf, 0.0
         self.upper = min(self.upper, step.distortion)
         self.lower = max(self.lower, step.lower_bound)
 

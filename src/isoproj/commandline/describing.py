@@ -6,7 +6,12 @@ import argparse
 
 from isoproj._validation import is_sparse
 from isoproj.commandline.console import Console
-from isoproj.commandline.models import Model, describe_data, load_model
+from isoproj.commandline.models import (
+    Model,
+    describe_data,
+    describe_guarantee,
+    load_model,
+)
 from isoproj.datafiles.reading import contents_of, holds_model, read_points
 from isoproj.datafiles.sources import Content
 from isoproj.exceptions import FormatError
@@ -48,6 +53,13 @@ def _model_info(model: Model, console: Console) -> None:
             f"{n} {v}" for n, v in dict(header.get("versions") or {}).items()
         ),
     }
+    guarantee = stated.guarantee
+    if guarantee is not None:
+        rows["cap"] = f"{guarantee.cap:.9f}"
+        rows["kept"] = (
+            f"{guarantee.kept:.9f} ({guarantee.objective.value}), at most "
+            f"{guarantee.kept_bound:.9f} under the cap"
+        )
     console.say(f"{model.path}: isoproj model, format {header.get('format_version')}")
     for name, text in rows.items():
         console.say(f"  {name:<12} {text}")
@@ -73,6 +85,7 @@ def _model_info(model: Model, console: Console) -> None:
                 "n_close": stated.n_close,
                 "n_points": stated.n_points,
                 "fingerprint": stated.fingerprint,
+                "guarantee": describe_guarantee(guarantee),
                 "versions": header.get("versions"),
             },
         },

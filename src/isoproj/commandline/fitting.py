@@ -12,19 +12,30 @@ from isoproj.commandline.console import Console
 from isoproj.commandline.errors import Interrupted, Trouble
 from isoproj.commandline.models import (
     describe_data,
+    describe_guarantee,
     options_data,
     pair_options,
     read_labels,
 )
 from isoproj.datafiles.reading import DataFile
 from isoproj.datafiles.writing import check_output
+from isoproj.estimators.guaranteed_pca import GuaranteedPCA
 from isoproj.estimators.near_isometric import NearIsometricProjection
+from isoproj.objective import Objective
 from isoproj.solvers.base import Status, watching
 
 __all__ = ["fit"]
 
 # Steps of solvers that take a fixed number, unless told otherwise.
 _USUAL_STEPS = {"dual_ascent": 120}
+_METHODS = {
+    "near-isometric": NearIsometricProjection,
+    "guaranteed-pca": GuaranteedPCA,
+}
+_WORDS = {
+    Objective.VARIANCE: "the variance",
+    Objective.DISTORTION: "squared length on average",
+}
 
 
 def fit(options: argparse.Namespace, console: Console) -> None:
@@ -42,16 +53,18 @@ def fit(options: argparse.Namespace, console: Console) -> None:
     Interrupted
         If the user stopped the solver; the answer so far is saved and told.
     """
+    _check_method(options)
     if options.output is not None:
         check_output(options.output, inputs=_inputs(options), force=options.force)
     data = options_data(options, min_rows=2)
-    _check_k(options.n_components, data)
+    if options.n_components is not None:
+        _check_k(options.n_components, data)
     console.note(str(data))
     labels = read_labels(options.labels, data)
-    model = NearIsometricProjection(**_parameters(options))
+    model = _METHODS[options.method](**_parameters(options))
     start = time.perf_counter()
     n_pairs = data.points.shape[0] * (data.points.shape[0] - 1) // 2
-    usual = _USUAL_STEPS.get(model.solver)
+    usual = _USUAL_STEPS.get(options.solver)
     total = None if usual is None else options.max_iter or usual
     with console.steps(n_pairs, total) as show, watching(show):
         model.fit(data.points, labels)
@@ -63,6 +76,28 @@ def fit(options: argparse.Namespace, console: Console) -> None:
     _report(options, console, data, model, seconds)
     if model.status_ is Status.INTERRUPTED:
         raise Interrupted
+
+
+def _check_method(options: argparse.Namespace) -> None:
+    """Refuse options that do not go together."""
+    if options.n_components is None and options.max_distortion is None:
+        msg = "-k or --max-distortion must be given; got neither. Add -k 20."
+        raise Trouble(msg)
+    if options.method == "guaranteed-pca":
+        if options.solver is not None:
+            msg = "--solver is of no use with --method guaranteed-pca. Leave it out."
+            raise Trouble(msg)
+        return
+    for name in ("slack", "objective"):
+        if getattr(options, name) is not None:
+            msg = f"--{name} is of use with --method guaranteed-pca only. Add that."
+            raise Trouble(msg)
+    if options.n_components is not None and options.max_distortion is not None:
+        msg = (
+            "-k and --max-distortion go together with --method guaranteed-pca only. "
+            "Add that, or leave -k out to have the fewest dimensions found."
+        )
+        raise Trouble(msg)
 
 
 def _inputs(options: argparse.Namespace) -> list[str]:
@@ -84,6 +119,9 @@ def _parameters(options: argparse.Namespace) -> dict[str, Any]:
     """Return what was asked for; the estimator's own defaults stand otherwise."""
     asked: dict[str, Any] = {
         "n_components": options.n_components,
+        "max_distortion": options.max_distortion,
+        "slack": options.slack,
+        "objective": options.objective,
         "solver": options.solver,
         "tol": options.tol,
         "max_iter": options.max_iter,
@@ -91,14 +129,16 @@ def _parameters(options: argparse.Namespace) -> dict[str, Any]:
         "random_state": options.random_state,
         **pair_options(options),
     }
-    return {name: value for name, value in asked.items() if value is not None}
+    given = {name: value for name, value in asked.items() if value is not None}
+    # None is not the default of every method, and means the fewest.
+    return {"n_components": options.n_components, **given}
 
 
 def _report(
     options: argparse.Namespace,
     console: Console,
     data: DataFile,
-    model: NearIsometricProjection,
+    model: NearIsometricProjection | GuaranteedPCA,
     seconds: float,
 ) -> None:
     certificate = model.certificate_
@@ -114,8 +154,15 @@ def _report(
         if np.isfinite(gap)
         else f"lower bound  {model.lower_bound_:.6f}"
     )
+    solver = getattr(model, "solver", "guaranteed")
+    guarantee = certificate.guarantee
+    if guarantee is not None:
+        console.say(
+            f"kept         {guarantee.kept:.6f} of {_WORDS[guarantee.objective]}, at "
+            f"most {guarantee.kept_bound:.6f} under the cap {guarantee.cap:.6f}"
+        )
     console.say(
-        f"solver       {model.solver}, {model.status_}, {model.n_iter_} steps, "
+        f"solver       {solver}, {model.status_}, {model.n_iter_} steps, "
         f"{seconds:.1f} s"
     )
     if options.output is not None:
@@ -128,7 +175,8 @@ def _report(
             "data": describe_data(data),
             "model": options.output,
             "n_components": model.n_components_,
-            "solver": model.solver,
+            "method": options.method,
+            "solver": solver,
             "status": model.status_.value,
             "n_iter": model.n_iter_,
             "seconds": seconds,
@@ -141,5 +189,9 @@ def _report(
             "worst_pairs": model.worst_pairs_,
             "worst_distortions": certificate.worst_distortions,
             "fingerprint": certificate.fingerprint,
+            "n_components_lower_bound": getattr(
+                model, "n_components_lower_bound_", None
+            ),
+            "guarantee": describe_guarantee(guarantee),
         },
     )

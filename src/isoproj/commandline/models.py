@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 import isoproj
 from isoproj._container import read_container
 from isoproj._validation import Rows
-from isoproj.certificate import Certificate
+from isoproj.certificate import Certificate, Guarantee
 from isoproj.commandline.errors import Trouble
 from isoproj.datafiles.reading import DataFile, holds_model, read_pairs, read_points
 from isoproj.pairs import WORDS
@@ -20,6 +20,7 @@ from isoproj.pairs import WORDS
 __all__ = [
     "Model",
     "describe_data",
+    "describe_guarantee",
     "load_model",
     "options_data",
     "pair_options",
@@ -174,6 +175,18 @@ def read_labels(name: str | None, data: DataFile) -> list[str] | None:
         )
         raise Trouble(msg)
     return labels
+
+
+def describe_guarantee(guarantee: Guarantee | None) -> dict[str, Any] | None:
+    """Return what the JSON result says of what is kept under a cap."""
+    if guarantee is None:
+        return None
+    return {
+        "objective": guarantee.objective.value,
+        "cap": guarantee.cap,
+        "kept": guarantee.kept,
+        "kept_bound": guarantee.kept_bound,
+    }
 
 
 def _dict(value: object) -> dict[str, Any]:

@@ -103,8 +103,16 @@ def _run(options: argparse.Namespace) -> int:
         line = _explained(error)
         if line is None and options.verbose:
             raise
-        return _complain(options.verb, line or _puzzled(error))
+        _complain(options.verb, line or _puzzled(error))
+        return CLAIM_FAILED if _is_refusal(error) else UNUSABLE
     return DONE
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Return whether the answer is that no projection is as good as asked for."""
+    from isoproj.exceptions import InfeasibleError
+
+    return isinstance(error, InfeasibleError)
 
 
 def _explained(error: Exception) -> str | None:

@@ -59,6 +59,20 @@ _DATA = _object(
 )
 _DISTORTION = _share("largest share of squared length that any pair loses; exact")
 _LOWER = _share("no projection to as many dimensions has a smaller distortion")
+_GUARANTEE: Schema = {
+    "anyOf": [
+        _object(
+            {
+                "objective": {"enum": ["variance", "distortion"]},
+                "cap": _share("no pair that counts loses more"),
+                "kept": _share("of the objective"),
+                "kept_bound": _share("no projection under the cap keeps more"),
+            }
+        ),
+        {"type": "null"},
+    ],
+    "description": "what is kept on the whole under a cap; null without one",
+}
 _QUANTILES = _map(_NUMBER, "share lost that this fraction of pairs stays within")
 
 _VERBS: dict[str, dict[str, Schema]] = {
@@ -66,6 +80,7 @@ _VERBS: dict[str, dict[str, Schema]] = {
         "data": _DATA,
         "model": {**_TEXT_OR_NULL, "description": "where it was saved"},
         "n_components": _COUNT,
+        "method": {"enum": ["near-isometric", "guaranteed-pca"]},
         "solver": _TEXT,
         "status": {
             "enum": [
@@ -91,6 +106,12 @@ _VERBS: dict[str, dict[str, Schema]] = {
         "worst_pairs": _PAIRS,
         "worst_distortions": _LOSSES,
         "fingerprint": _TEXT,
+        "n_components_lower_bound": {
+            "type": ["integer", "null"],
+            "description": "fewer dimensions cannot be under the cap; null if -k was "
+            "given",
+        },
+        "guarantee": _GUARANTEE,
     },
     "transform": {
         "model": _TEXT,
@@ -292,6 +313,7 @@ _INFO: list[dict[str, Schema]] = [
                 "n_close": _COUNT,
                 "n_points": _COUNT,
                 "fingerprint": _TEXT,
+                "guarantee": _GUARANTEE,
                 "versions": {"type": ["object", "null"]},
             },
             "as the file states; only verify recomputes",
