@@ -206,3 +206,14 @@ def test_minimax_has_the_floor_that_all_are_held_to():
     score = score_map(rows, model)
     assert score.lower_bound == model.lower_bound_
     assert score.lower_bound <= score.distortion + 1e-12
+
+
+def test_guaranteed_lies_between_minimax_and_pca():
+    rows = cloud(16, 25, 6) * np.geomspace(4.0, 1.0, 6)
+    found = compare(rows, ["minimax", "guaranteed", "pca"], [2])
+    worst = {name: by_k[2][0] for name, by_k in found.values().items()}
+    mean = {name: by_k[2][0] for name, by_k in found.values("mean").items()}
+    assert worst["minimax"] < worst["guaranteed"] <= 1.05 * worst["minimax"] + 1e-9
+    assert worst["guaranteed"] < worst["pca"]
+    assert mean["pca"] < mean["guaranteed"] < mean["minimax"]
+    assert found.floor()[2] <= worst["minimax"]

@@ -5,6 +5,8 @@ import pytest
 import safetensors.numpy
 
 from isoproj import GuaranteedPCA
+from isoproj.commandline.console import Console
+from isoproj.solvers.base import Step
 
 METHOD = ("--method", "guaranteed-pca")
 
@@ -122,12 +124,12 @@ def test_exports_of_the_model_give_what_transform_gives(inside, run, checked, po
     assert "the matrix alone" in checked(out)["warnings"][0]
 
 
-def test_progress_does_not_mix_the_bounds_of_different_dimensions(folder, run):
-    options = ("--max-distortion", 0.6, "--verbose")
-    status, _, err = run("fit", "points.npy", *METHOD, *options)
-    assert status == 0
-    steps = [line for line in err.splitlines() if line.startswith("step ")]
-    assert len(steps) > 3
-    for line in steps:
-        words = line.replace(",", "").split()
-        assert float(words[3]) >= float(words[6]) - 1e-4
+def test_progress_does_not_mix_the_bounds_of_different_solves(capsys):
+    console = Console(json=False, quiet=False, verbose=True)
+    with console.steps(10, None) as show:
+        for distortion, bound in ((0.3, 0.2), (0.8, 0.5)):
+            show(
+                Step(iteration=0, distortion=distortion, lower_bound=bound, seconds=0.0)
+            )
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert "distortion 0.8000, at least 0.5000" in last

@@ -333,9 +333,9 @@ def _add_compare(verb: argparse.ArgumentParser) -> None:
         "--methods",
         nargs="+",
         metavar="NAME",
-        help="minimax dual_ascent sdp+dr sdp+rr sdp+binned sap fair_pca pca "
+        help="minimax guaranteed dual_ascent sdp+dr sdp+rr sdp+binned sap fair_pca pca "
         "pca_directions random gaussian adagio nile_pro fro_max nu_max (default: "
-        "the first four, sap, fair_pca, pca and random)",
+        "minimax, dual_ascent, sdp+dr, sdp+rr, sap, fair_pca, pca and random)",
     )
     verb.add_argument(
         "--seeds", nargs="+", type=int, default=[0], metavar="SEED", help="default 0"

@@ -30,6 +30,7 @@ from isoproj.baselines.pca import PCAProjection
 from isoproj.baselines.random import RandomProjection
 from isoproj.baselines.sdp import SDPProjection
 from isoproj.baselines.secant_avoidance import SecantAvoidance
+from isoproj.estimators.guaranteed_pca import GuaranteedPCA
 from isoproj.estimators.near_isometric import NearIsometricProjection
 from isoproj.experiments.referee import Score, run
 from isoproj.plot._style import axes_or_new, colour_of, draw_floor
@@ -44,6 +45,7 @@ Data = ArrayLike | Rows | Callable[[int], Any]
 
 METHODS: dict[str, Callable[[], Any]] = {
     "minimax": lambda: NearIsometricProjection(solver="minimax"),
+    "guaranteed": GuaranteedPCA,
     "dual_ascent": DualAscent,
     "sdp+dr": SDPProjection,
     "sdp+rr": lambda: SDPProjection(rounding="randomized"),
