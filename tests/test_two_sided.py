@@ -7,7 +7,12 @@ import pytest
 from geometry import cloud, every_pair
 from numpy.testing import assert_allclose, assert_array_equal
 
-from isoproj import NearIsometricProjection, verify
+from isoproj import (
+    NearIsometricProjection,
+    audit,
+    johnson_lindenstrauss_comparison,
+    verify,
+)
 from isoproj.commandline.program import main
 
 ROWS = cloud(11, 30, 8)
@@ -80,3 +85,58 @@ def test_the_command_line_and_exports_give_the_numbers_of_transform(
     assert main(["export", "m.isoproj", "--to", "npy", "-o", "c.npy", "-q"]) == 0
     assert_allclose(ROWS @ np.load("c.npy").T, model.transform(ROWS), atol=1e-12)
     assert main(["verify", "m.isoproj", "x.npy", "-q"]) == 0
+
+
+@pytest.fixture(scope="module")
+def needed():
+    # Ten strong directions among forty weak ones.
+    rows = cloud(2, 40, 50) * np.repeat([1.0, 0.05], [10, 40])
+    return rows, johnson_lindenstrauss_comparison(rows, 0.3, n_draws=1)
+
+
+def test_the_formula_is_asked_for_the_two_sided_promise(needed):
+    _, found = needed
+    delta = 0.3 / 1.7
+    assert found.isometry == pytest.approx(delta)
+    # Dasgupta and Gupta's bound, as scikit-learn has it.
+    asked = 4.0 * np.log(40) / (delta**2 / 2.0 - delta**3 / 3.0)
+    assert found.formula == int(asked)
+
+
+def test_what_is_found_keeps_the_promise_and_one_less_is_proved_too_few(needed):
+    rows, found = needed
+    assert found.necessary <= found.found <= min(found.pca, found.random)
+    model = NearIsometricProjection(found.found, scale="balanced", random_state=0)
+    kept = ratios(rows, model.fit(rows).transform(rows))
+    assert np.abs(kept - 1.0).max() <= found.isometry + 1e-3
+    fewer = NearIsometricProjection(found.necessary - 1, random_state=0).fit(rows)
+    assert fewer.distortion_ > 0.3
+
+
+def test_principal_components_need_what_is_said(needed):
+    rows, found = needed
+    axes = np.linalg.svd(rows - rows.mean(axis=0))[2]
+    for k, suffices in ((found.pca, True), (found.pca - 1, False)):
+        kept = ratios(rows, rows @ axes[:k].T)
+        spread = (kept.max() - kept.min()) / (kept.max() + kept.min())
+        assert (spread <= found.isometry) == suffices
+        assert (audit(rows, axes[:k]).distortion <= 0.3) or not suffices
+
+
+def test_the_table_names_every_way(needed):
+    text = str(needed[1])
+    for word in (
+        "Johnson-Lindenstrauss",
+        "random",
+        "PCA",
+        "NuMax",
+        "isoproj",
+        "proved",
+    ):
+        assert word in text
+
+
+@pytest.mark.parametrize("promise", [0.0, 1.0, -0.1, "little", np.nan])
+def test_a_promise_that_is_none_is_refused(promise):
+    with pytest.raises(ValueError, match="max_distortion must be a number between"):
+        johnson_lindenstrauss_comparison(ROWS, promise)
