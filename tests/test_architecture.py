@@ -77,6 +77,7 @@ ROOMS = [
     "plot._style",
     "experiments.referee",
     "experiments.compare",
+    "experiments.dimensions_needed",
     "experiments.datasets",
     "experiments.reproduction.table",
     "experiments.reproduction.cells",

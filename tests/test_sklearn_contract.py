@@ -22,6 +22,7 @@ CONFIGURATIONS = [
     NearIsometricProjection(2, pairs=[[0, 1], [1, 2]], random_state=0),
     GuaranteedPCA(max_distortion=1.0),
     GuaranteedPCA(max_distortion=1.0, objective="distortion"),
+    NearIsometricProjection(1, scale="balanced", solver="dual_ascent", max_iter=5),
     NearIsometricProjection(
         1, pairs="neighbors", n_neighbors=2, solver="dual_ascent", max_iter=5
     ),

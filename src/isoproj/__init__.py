@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from isoproj.estimators.guaranteed_pca import GuaranteedPCA
     from isoproj.estimators.near_isometric import NearIsometricProjection
     from isoproj.experiments.compare import compare
+    from isoproj.experiments.dimensions_needed import johnson_lindenstrauss_comparison
     from isoproj.reporting.document import Report, report
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "compare",
     "distortion_curve",
     "guarantee_frontier",
+    "johnson_lindenstrauss_comparison",
     "report",
     "verify",
 ]
@@ -57,6 +59,7 @@ _HOMES = {
     "Report": "isoproj.reporting.document",
     "audit": "isoproj.auditing",
     "compare": "isoproj.experiments.compare",
+    "johnson_lindenstrauss_comparison": "isoproj.experiments.dimensions_needed",
     "report": "isoproj.reporting.document",
     "verify": "isoproj.certify",
 }

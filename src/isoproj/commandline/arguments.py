@@ -216,6 +216,11 @@ def _add_fit(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--solver", metavar="NAME", help="how to look for the projection")
     _add_pairs(verb)
     verb.add_argument(
+        "--scale",
+        choices=["balanced"],
+        help="scale projected points so that squared lengths stray as far up as down",
+    )
+    verb.add_argument(
         "--tol",
         type=float,
         metavar="GAP",

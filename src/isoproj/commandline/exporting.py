@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 from isoproj._container import write_atomically
@@ -74,6 +75,11 @@ def export(options: argparse.Namespace, console: Console) -> None:
 
 def _content(model: Model, target: str, function: str) -> bytes:
     stated, mean = model.certificate, model.mean
+    scale = getattr(model.estimator, "scale_", 1.0)
+    if scale != 1.0:
+        # What is exported projects as transform does.
+        scaled = stated.components * stated.components.dtype.type(scale)
+        stated = replace(stated, components=scaled)
     if target == "npy":
         return to_npy(stated)
     if target == "skops":

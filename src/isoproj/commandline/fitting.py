@@ -127,6 +127,7 @@ def _parameters(options: argparse.Namespace) -> dict[str, Any]:
         "max_iter": options.max_iter,
         "time_limit": options.time_limit,
         "random_state": options.random_state,
+        "scale": options.scale,
         **pair_options(options),
     }
     given = {name: value for name, value in asked.items() if value is not None}
@@ -161,6 +162,11 @@ def _report(
             f"kept         {guarantee.kept:.6f} of {_WORDS[guarantee.objective]}, at "
             f"most {guarantee.kept_bound:.6f} under the cap {guarantee.cap:.6f}"
         )
+    if model.scale is not None:
+        console.say(
+            f"balanced     squared lengths within 1 +- {model.isometry_:.6f}, points "
+            f"times {model.scale_:.6f}"
+        )
     console.say(
         f"solver       {solver}, {model.status_}, {model.n_iter_} steps, "
         f"{seconds:.1f} s"
@@ -183,6 +189,8 @@ def _report(
             "distortion": model.distortion_,
             "lower_bound": model.lower_bound_,
             "optimality_gap": gap,
+            "isometry": model.isometry_,
+            "scale": model.scale_,
             "n_pairs": certificate.n_pairs,
             "n_identical": certificate.n_identical,
             "n_close": certificate.n_close,

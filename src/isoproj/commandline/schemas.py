@@ -100,6 +100,8 @@ _VERBS: dict[str, dict[str, Schema]] = {
             **_NUMBER_OR_NULL,
             "description": "distortion / lower_bound - 1; null when infinite",
         },
+        "isometry": _share("two-sided: squared lengths within 1 +- this if balanced"),
+        "scale": {**_NUMBER, "description": "factor of projected points"},
         "n_pairs": _COUNT,
         "n_identical": _COUNT,
         "n_close": {**_COUNT, "description": "pairs closer than --min-distance"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from dataclasses import replace
@@ -9,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 import scipy.sparse
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -83,6 +84,11 @@ class NearIsometricProjection(CertifiedProjection):
     include_norms : bool, default=False
         Whether every row counts as a direction too, as a pair with the origin, so that
         lengths, inner products and cosines survive besides distances.
+    scale : {"balanced"} or None, default=None
+        ``"balanced"`` makes ``transform`` multiply by
+        ``1 / sqrt(1 - distortion_ / 2)``, so that squared lengths stay within
+        ``1 +- isometry_`` of themselves: two-sided, as Johnson-Lindenstrauss and NuMax
+        count. ``components_`` and the certificate are those of the projection itself.
     tol : float, default=1e-3
         Relative gap between relaxed value and lower bound at which ``"minimax"`` is
         content with the bound.
@@ -117,6 +123,11 @@ class NearIsometricProjection(CertifiedProjection):
 
     Attributes
     ----------
+    scale_ : float
+        What ``transform`` multiplies by; 1 unless ``scale="balanced"``.
+    isometry_ : float
+        ``distortion_ / (2 - distortion_)``, the two-sided constant of the balanced
+        projection.
     components_ : ndarray of shape (n_components_, n_features_in_)
         Orthonormal rows, in the precision of the data, ordered by the variance they
         carry.
@@ -167,6 +178,7 @@ class NearIsometricProjection(CertifiedProjection):
         n_neighbors: int = 10,
         min_distance: float = 0.0,
         include_norms: bool = False,
+        scale: str | None = None,
         tol: float = 1e-3,
         n_restarts: int | None = None,
         warm_start: bool = False,
@@ -186,6 +198,7 @@ class NearIsometricProjection(CertifiedProjection):
         self.n_neighbors = n_neighbors
         self.min_distance = min_distance
         self.include_norms = include_norms
+        self.scale = scale
         self.tol = tol
         self.n_restarts = n_restarts
         self.warm_start = warm_start
@@ -265,6 +278,50 @@ class NearIsometricProjection(CertifiedProjection):
         if result.status.advice:
             self._warn_of_status()
         return self
+
+    def transform(self, X: ArrayLike | Rows) -> NDArray[Any]:
+        """Project: ``X @ components_.T``, times ``scale_`` where that is asked for.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Points with the features seen in ``fit``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components_)
+            Their projections.
+        """
+        projected = super().transform(X)
+        if self.scale_ != 1.0:
+            projected *= projected.dtype.type(self.scale_)
+        return projected
+
+    def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
+        """Return the points of the learnt subspace with the given coordinates.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_components_)
+            Projected points.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features_in_)
+            ``X @ components_ / scale_``.
+        """
+        points = super().inverse_transform(X)
+        if self.scale_ != 1.0:
+            points /= points.dtype.type(self.scale_)
+        return points
+
+    def _adopt(self, certificate: Certificate) -> None:
+        super()._adopt(certificate)
+        # Squared lengths keep between 1 - distortion and 1 of themselves; this puts
+        # the middle of that range at 1.
+        middle = 1.0 - self.distortion_ / 2.0
+        self.scale_ = 1.0 if self.scale is None else 1.0 / math.sqrt(middle)
+        self.isometry_ = self.distortion_ / (2.0 - self.distortion_)
 
     def update(self, X_new: ArrayLike | Rows, X: ArrayLike | Rows) -> Self:
         """Take in new points, at little cost where they change nothing.
@@ -364,6 +421,12 @@ class NearIsometricProjection(CertifiedProjection):
                 f"n_components; got solver={self.solver!r} and "
                 f"n_components={self.n_components!r}. Leave n_components out, or use "
                 "GuaranteedPCA to have both."
+            )
+            raise ValueError(msg)
+        if self.scale not in (None, "balanced"):
+            msg = (
+                f"scale must be 'balanced' or None; got {self.scale!r}. Use None for "
+                "an orthogonal projection."
             )
             raise ValueError(msg)
         restarts: object = self.n_restarts
