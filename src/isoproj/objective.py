@@ -81,7 +81,9 @@ def centred_rows(points: Points, n_rows: int) -> Array:
     largest = float(np.abs(dense).max())
     # Powers of two are exact, and shares do not depend on them.
     np.ldexp(dense, -math.frexp(largest)[1], out=dense)
-    dense -= dense.mean(axis=0)
+    # Far from the origin the mean itself is rounded; that of what is left is not.
+    for _ in range(2):
+        dense -= dense.mean(axis=0)
     return dense
 
 
