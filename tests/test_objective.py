@@ -145,3 +145,24 @@ def test_variance_is_kept_and_bounded_far_from_the_origin(offset):
     assert abs(kept - np.vdot(components, components @ matrix)) < 1e-13
     bound = kept_bound(points, pairs, kind, 2, 1.0, *none, n_rows=200)
     assert bound >= np.linalg.eigvalsh(matrix)[1:].sum() - 1e-15
+
+
+@pytest.mark.parametrize("kind", ["all", "listed"])
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
+@pytest.mark.parametrize("data", ["next to each other", "dwarfed"])
+def test_mean_loss_is_exact_however_close_the_points(kind, form, data):
+    rows = cloud(0, 6, 3)
+    if data == "dwarfed":
+        rows[0] *= 1e161
+        rows[1] = -rows[0]
+    else:
+        # Centred, these two would be one point.
+        rows[:2] = [1e-9, 2.0, 2.0]
+        rows[1, 0] = np.nextafter(rows[0, 0], 9.0)
+    named = "all" if kind == "all" else every_pair(6)
+    points, pairs = prepare_pairs(form(rows), named, rotate=False)
+    components = random_basis(1, 3, 1).T
+    _, losses = brute_losses(rows, components)
+    objective = Objective.DISTORTION
+    kept = share_kept(points, pairs, objective, components, n_rows=6)
+    assert abs(1.0 - kept - losses.mean()) < 1e-12
