@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -125,3 +127,42 @@ def test_sparse_rows_are_too_many_before_memory_ends(monkeypatch):
     points, pairs = prepare_pairs(rows, rotate=False)
     with pytest.raises(ValueError, match="sparse X must have at most"):
         share_kept(points, pairs, Objective.VARIANCE, np.eye(1, 9), n_rows=9)
+
+
+@pytest.mark.parametrize("offset", [1e10, 1e12, 1e14, 1e15])
+def test_variance_is_kept_and_bounded_far_from_the_origin(offset):
+    rows = cloud(0, 200, 3) * [3.0, 2.0, 1.0] + offset
+    points, pairs = prepare_pairs(rows, rotate=False)
+    components = random_basis(1, 3, 2).T
+    exact = [[Fraction(value) for value in row] for row in rows.tolist()]
+    mean = [sum(column) / len(exact) for column in zip(*exact, strict=True)]
+    gaps = np.array(
+        [[float(v - m) for v, m in zip(row, mean, strict=True)] for row in exact]
+    )
+    matrix = gaps.T @ gaps / np.vdot(gaps, gaps)
+    kind, none = Objective.VARIANCE, (np.empty((0, 2), dtype=int), np.empty(0))
+    kept = share_kept(points, pairs, kind, components, n_rows=200)
+    assert abs(kept - np.vdot(components, components @ matrix)) < 1e-13
+    bound = kept_bound(points, pairs, kind, 2, 1.0, *none, n_rows=200)
+    assert bound >= np.linalg.eigvalsh(matrix)[1:].sum() - 1e-15
+
+
+@pytest.mark.parametrize("kind", ["all", "listed"])
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
+@pytest.mark.parametrize("data", ["next to each other", "dwarfed"])
+def test_mean_loss_is_exact_however_close_the_points(kind, form, data):
+    rows = cloud(0, 6, 3)
+    if data == "dwarfed":
+        rows[0] *= 1e161
+        rows[1] = -rows[0]
+    else:
+        # Centred, these two would be one point.
+        rows[:2] = [1e-9, 2.0, 2.0]
+        rows[1, 0] = np.nextafter(rows[0, 0], 9.0)
+    named = "all" if kind == "all" else every_pair(6)
+    points, pairs = prepare_pairs(form(rows), named, rotate=False)
+    components = random_basis(1, 3, 1).T
+    _, losses = brute_losses(rows, components)
+    objective = Objective.DISTORTION
+    kept = share_kept(points, pairs, objective, components, n_rows=6)
+    assert abs(1.0 - kept - losses.mean()) < 1e-12

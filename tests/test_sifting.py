@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from test_scan import DATA, MAPS
 
-from isoproj import audit, sieve, sifting
+from isoproj import audit, scan, sieve, sifting
 from isoproj.pairs import prepare_pairs
 from isoproj.scan import summarise
 from isoproj.sieve import Sieve
@@ -212,3 +212,20 @@ def test_directions_are_orthonormal_whatever_the_points_span(rank, k):
     assert_allclose(gram, np.eye(directions.shape[1]), atol=1e-12)
     inside = Sieve.of(rows, np.linalg.svd(rows)[2][: min(k, rank)].T).directions
     assert_allclose(inside.T @ inside, np.eye(inside.shape[1]), atol=1e-12)
+
+
+@pytest.mark.parametrize("power", [21.0, 22.0, 22.5, 23.0, 161.0, 162.0])
+def test_points_that_two_others_dwarf_are_not_ruled_out(power, sifted, monkeypatch):
+    monkeypatch.setattr(scan, "_SMALL", 0)
+    rng = np.random.default_rng(int(power))
+    components = random_basis(rng, 4, 2).T
+    rows = cloud(rng, 40, 4)
+    # Their mean is that of the others, whose squares then nearly vanish in float32.
+    rows[0] = 10.0**power * components[0]
+    rows[1] = -rows[0]
+    points, pairs = prepare_pairs(rows, rotate=False)
+    found = find_worst(points, pairs, components)
+    whole = summarise(points, pairs, components)
+    expected = np.sort(brute_losses(rows, components)[1])[::-1][:10]
+    assert_allclose(found.worst_losses, expected, atol=1e-13, rtol=0)
+    assert_allclose(whole.worst_losses, expected, atol=1e-13, rtol=0)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,11 +32,15 @@ from isoproj.points import Points, squared_lengths
 
 __all__ = ["Objective", "kept_bound", "objective_matrix", "share_kept"]
 
+Gaps = Callable[[Indices], Array]
+
 _EPS = float(np.finfo(np.float64).eps)
 _BLOCK = 512
 _CHUNK = 4096
 # Squared distances below this share of the norms are taken from differences.
 _CLOSE = 1e-4
+# So are those next to the smallest number there is, which have lost digits.
+_FAINT = 1e-280
 # What rounding of distances can do to a mean over pairs.
 _PAIR_ALLOWANCE = 1e-10
 # Sparse rows are centred, and then they are dense.
@@ -81,13 +86,19 @@ def centred_rows(points: Points, n_rows: int) -> Array:
     largest = float(np.abs(dense).max())
     # Powers of two are exact, and shares do not depend on them.
     np.ldexp(dense, -math.frexp(largest)[1], out=dense)
-    dense -= dense.mean(axis=0)
+    # Far from the origin the mean itself is rounded; that of what is left is not.
+    for _ in range(2):
+        dense -= dense.mean(axis=0)
     return dense
 
 
 @single_blas_thread
 def objective_matrix(
-    coordinates: Array, objective: Objective, pairs: PairSet, first_copy: Indices
+    coordinates: Array,
+    objective: Objective,
+    pairs: PairSet,
+    first_copy: Indices,
+    gaps_of: Gaps | None = None,
 ) -> Array:
     """Return ``C``, symmetric, positive semidefinite, of trace 1.
 
@@ -101,6 +112,10 @@ def objective_matrix(
         The pairs that count; of use for ``Objective.DISTORTION`` alone.
     first_copy : ndarray of shape (n_points,)
         For every point the smallest index of a point identical to it.
+    gaps_of : callable or None
+        Returns the differences of pairs, each at any scale, in a fresh array. None
+        takes them from ``coordinates``, whose rounding decides the direction of nearly
+        identical points.
 
     Returns
     -------
@@ -120,12 +135,17 @@ def objective_matrix(
     >>> matrix.round(3).tolist()
     [[0.9, 0.0], [0.0, 0.1]]
     """
+
+    def own_gaps(chunk: Indices) -> Array:
+        return np.asarray(coordinates[chunk[:, 0]] - coordinates[chunk[:, 1]])
+
+    gaps_of = gaps_of or own_gaps
     if objective is Objective.VARIANCE:
         matrix = coordinates.T @ coordinates
     elif pairs.listed is None:
-        matrix = _mean_moment(coordinates, first_copy)
+        matrix = _mean_moment(coordinates, first_copy, gaps_of)
     else:
-        matrix = _listed_moment(coordinates, pairs.listed)
+        matrix = _listed_moment(coordinates.shape[1], pairs.listed, gaps_of)
     matrix = 0.5 * (matrix + matrix.T)
     trace = float(np.trace(matrix))
     if not trace > 0.0:
@@ -136,19 +156,18 @@ def objective_matrix(
     return np.asarray(matrix / trace)
 
 
-def _listed_moment(coordinates: Array, pairs: Indices) -> Array:
+def _listed_moment(n_dims: int, pairs: Indices, gaps_of: Gaps) -> Array:
     """Return the sum of ``x x^T`` over listed pairs."""
-    total = np.zeros((coordinates.shape[1],) * 2)
+    total = np.zeros((n_dims, n_dims))
     for start in range(0, pairs.shape[0], _CHUNK):
-        chunk = pairs[start : start + _CHUNK]
-        gaps = coordinates[chunk[:, 0]] - coordinates[chunk[:, 1]]
+        gaps = gaps_of(pairs[start : start + _CHUNK])
         squares = squared_lengths(gaps)
         gaps /= np.sqrt(np.where(squares > 0.0, squares, np.inf))[:, None]
         total += gaps.T @ gaps
     return total
 
 
-def _mean_moment(coordinates: Array, first_copy: Indices) -> Array:
+def _mean_moment(coordinates: Array, first_copy: Indices, gaps_of: Gaps) -> Array:
     """Return the sum of ``x x^T`` over all pairs, as ``U^T L U`` in blocks.
 
     ``L`` is the Laplacian of the complete graph whose edges weigh one over the squared
@@ -163,7 +182,7 @@ def _mean_moment(coordinates: Array, first_copy: Indices) -> Array:
         squares *= -2.0
         squares += norms
         squares += norms[block, None]
-        is_close = squares <= _CLOSE * (norms + norms[block, None])
+        is_close = squares <= _CLOSE * (norms + norms[block, None]) + _FAINT
         squares[is_close] = np.inf
         weights = np.reciprocal(squares, out=squares)
         pulled = weights.sum(axis=1)[:, None] * coordinates[block]
@@ -178,7 +197,7 @@ def _mean_moment(coordinates: Array, first_copy: Indices) -> Array:
             total += part
             lead = first_copy[close]
             close = close[lead[:, 0] != lead[:, 1]]
-            total += _listed_moment(coordinates, close)
+            total += _listed_moment(coordinates.shape[1], close, gaps_of)
     return total
 
 
@@ -227,7 +246,13 @@ def _feature_matrix(
     if objective is Objective.DISTORTION and points.n_points > rows.shape[0]:
         # The origin is a point too, and moves with the others.
         rows = np.vstack([rows, _origin(points, rows)])
-    return objective_matrix(rows, objective, pairs, points.first_copy)
+    return objective_matrix(
+        rows,
+        objective,
+        pairs,
+        points.first_copy,
+        lambda chunk: as_dense(points.differences(chunk)),
+    )
 
 
 def _origin(points: Points, rows: Array) -> Array:

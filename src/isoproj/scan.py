@@ -302,8 +302,10 @@ class _Factor:
         # room for the rounding of coordinates and norms to the block's precision.
         unit = float(np.finfo(dtype).eps) / 2.0
         error = 2.5 * (width + 12) * unit
+        # Squares next to the smallest number there is lose digits, or are lost.
+        faint = 8.0 * (width + 12) * float(np.finfo(dtype).tiny)
         # 4 haze (|a| + |b|) + 4 haze^2, split by the mean inequality.
-        return _Factor(right, error, blur + (8.0 / error + 4.0) * haze**2)
+        return _Factor(right, error, blur + faint + (8.0 / error + 4.0) * haze**2)
 
     def row_errors(self, rows: slice, columns: slice) -> Block:
         """Return, for every row of a block, a bound on the error of its entries."""

@@ -49,6 +49,10 @@ _GATHER = 40_000.0
 _RANK = 1e-13
 # Cosines of directions that count as orthogonal.
 _LEAN = 1e-13
+# Points have size about 1. Squares next to the smallest number of a precision lose
+# digits: sums below this prove nothing in float32, lengths below that in float64.
+_FAINT = 1e-30
+_FAINT_LENGTH = 1e-150
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -161,6 +165,7 @@ class Sieve:
             kept = np.sqrt(gaps[:, : self.gains.size] @ self.gains)
             whole = np.sqrt(gaps.sum(axis=1) + rest**2)
             error = self.haze * np.sqrt(self.squares[chunk]).sum(axis=1)
+            error += _FAINT_LENGTH
             kept = np.maximum(kept - self.top * error, 0.0)
             whole += error
             share = kept / np.where(whole > 0.0, whole, 1.0)
@@ -264,6 +269,7 @@ class Screen:
             space = np.empty(BLOCK_ROWS * BLOCK_COLUMNS, dtype=np.float32)
             memory.block = space
         left = self.left(slice(start, start + BLOCK_ROWS))
+        faint = _FAINT * self.sieve.top**2
         for first in range(start, points.n_points, BLOCK_COLUMNS):
             right = self.right[first : first + BLOCK_COLUMNS]
             shape = (left.shape[0], right.shape[0])
@@ -272,9 +278,9 @@ class Screen:
             n_pairs = block.size
             if first < start + shape[0]:
                 mirrored = np.tri(shape[0], shape[1], start - first, dtype=bool)
-                block[mirrored] = 1.0
+                block[mirrored] = np.inf
                 n_pairs -= int(mirrored.sum())
-            i, j = np.divmod(np.flatnonzero(block <= 0.0), shape[1])
+            i, j = np.divmod(np.flatnonzero(block <= faint), shape[1])
             pairs = np.column_stack([i + start, j + first])
             # Identical points have no direction; they always survive the product.
             lead = points.first_copy[pairs]
