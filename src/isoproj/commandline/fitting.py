@@ -84,9 +84,12 @@ def _check_method(options: argparse.Namespace) -> None:
         msg = "-k or --max-distortion must be given; got neither. Add -k 20."
         raise Trouble(msg)
     if options.method == "guaranteed-pca":
-        if options.solver is not None:
-            msg = "--solver is of no use with --method guaranteed-pca. Leave it out."
-            raise Trouble(msg)
+        for name in ("solver", "scale"):
+            if getattr(options, name) is not None:
+                msg = (
+                    f"--{name} is of no use with --method guaranteed-pca. Leave it out."
+                )
+                raise Trouble(msg)
         return
     for name in ("slack", "objective"):
         if getattr(options, name) is not None:
@@ -162,7 +165,7 @@ def _report(
             f"kept         {guarantee.kept:.6f} of {_WORDS[guarantee.objective]}, at "
             f"most {guarantee.kept_bound:.6f} under the cap {guarantee.cap:.6f}"
         )
-    if model.scale is not None:
+    if isinstance(model, NearIsometricProjection) and model.scale is not None:
         console.say(
             f"balanced     squared lengths within 1 +- {model.isometry_:.6f}, points "
             f"times {model.scale_:.6f}"
