@@ -251,9 +251,23 @@ def test_norms_keep_inner_products():
     assert kept[0].min() >= 1.0 - model.distortion_ > kept[1].min()
 
 
-def test_a_warm_start_forgets_pairs_that_no_longer_count():
+def test_a_warm_start_forgets_pairs_that_no_longer_count(monkeypatch):
+    from isoproj.estimators import near_isometric
+
     model = NearIsometricProjection(2, random_state=0, warm_start=True).fit(ROWS)
-    model.set_params(pairs=LIST).fit(ROWS)
+    counted = np.vstack([LIST, model.certificate_.weighted_pairs[:2]])
+    passed = {}
+
+    def spy(*arguments, **options):
+        passed.update(options)
+        return solve(*arguments, **options)
+
+    solve = near_isometric.minimax
+    monkeypatch.setattr(near_isometric, "minimax", spy)
+    model.set_params(pairs=counted).fit(ROWS)
+    known = {*map(tuple, np.sort(passed["known_pairs"], axis=1).tolist())}
+    assert known
+    assert known <= {*map(tuple, np.sort(counted, axis=1).tolist())}
     verify(model.certificate_, ROWS)
 
 
