@@ -303,3 +303,11 @@ def test_verify_refuses_a_sampled_share_where_nothing_was_sampled():
     certificate = NearIsometricProjection(2, random_state=0).fit(rows).certificate_
     with pytest.raises(ClaimError, match="share of all pairs"):
         verify(dataclasses.replace(certificate, sampled_share=1.0), rows)
+
+
+def test_verify_refuses_weights_whose_sum_overflows():
+    rows = cloud(0, 14, 5)
+    certificate = NearIsometricProjection(2, random_state=0).fit(rows).certificate_
+    huge = np.full(certificate.weights.size, 1e308)
+    with pytest.raises(ClaimError, match="not finite"):
+        verify(dataclasses.replace(certificate, weights=huge), rows)

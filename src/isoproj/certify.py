@@ -794,7 +794,9 @@ def _weights_fault(
         return "weights that do not fit their pairs"
     if pairs.min() < 0 or pairs.max() >= points.n_points:
         return "pairs outside the data"
-    if not np.isfinite(weights).all() or weights.min() < 0.0:
+    with np.errstate(over="ignore"):
+        mass = weights.sum()
+    if not np.isfinite(mass) or weights.min() < 0.0:
         return "weights that are negative or not finite"
     first = points.first_copy[pairs]
     if (first[:, 0] == first[:, 1]).any():
