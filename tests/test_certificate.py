@@ -8,7 +8,7 @@ import scipy.sparse
 from certificates import KINDS, assert_same_bits, data, fitted
 from geometry import cloud
 
-from isoproj import Certificate, NearIsometricProjection, verify
+from isoproj import Certificate, GuaranteedPCA, NearIsometricProjection, verify
 from isoproj._container import write_container
 from isoproj.certify import check_claims, data_fingerprint, lower_bound, lower_bounds
 from isoproj.exceptions import (
@@ -311,3 +311,12 @@ def test_verify_refuses_weights_whose_sum_overflows():
     huge = np.full(certificate.weights.size, 1e308)
     with pytest.raises(ClaimError, match="not finite"):
         verify(dataclasses.replace(certificate, weights=huge), rows)
+
+
+@pytest.mark.parametrize("cap", [1.5, np.inf])
+def test_verify_refuses_a_cap_above_all(cap):
+    rows = cloud(0, 14, 5)
+    certificate = GuaranteedPCA(2, random_state=0).fit(rows).certificate_
+    forged = dataclasses.replace(certificate.guarantee, cap=cap)
+    with pytest.raises(ClaimError, match="cap on every pair"):
+        verify(dataclasses.replace(certificate, guarantee=forged), rows)
