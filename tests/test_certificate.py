@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import scipy.sparse
 from certificates import KINDS, assert_same_bits, data, fitted
+from geometry import cloud
 
-from isoproj import Certificate, NearIsometricProjection, verify
+from isoproj import Certificate, GuaranteedPCA, NearIsometricProjection, verify
 from isoproj._container import write_container
 from isoproj.certify import check_claims, data_fingerprint, lower_bound, lower_bounds
 from isoproj.exceptions import (
@@ -286,3 +287,36 @@ def test_our_errors_share_a_base():
     assert issubclass(ClaimError, IsoprojError)
     assert issubclass(FormatError, IsoprojError)
     assert issubclass(FormatError, ValueError)
+
+
+@pytest.mark.parametrize("share", [0.0, 2e-5, -1e-5, 1.0, np.nan])
+def test_verify_refuses_another_share_of_a_sample(share):
+    rows = cloud(0, 14, 5)
+    model = NearIsometricProjection(2, pairs="sample", random_state=0).fit(rows)
+    verify(model.certificate_, rows)
+    with pytest.raises(ClaimError, match="share of all pairs"):
+        verify(dataclasses.replace(model.certificate_, sampled_share=share), rows)
+
+
+def test_verify_refuses_a_sampled_share_where_nothing_was_sampled():
+    rows = cloud(0, 14, 5)
+    certificate = NearIsometricProjection(2, random_state=0).fit(rows).certificate_
+    with pytest.raises(ClaimError, match="share of all pairs"):
+        verify(dataclasses.replace(certificate, sampled_share=1.0), rows)
+
+
+def test_verify_refuses_weights_whose_sum_overflows():
+    rows = cloud(0, 14, 5)
+    certificate = NearIsometricProjection(2, random_state=0).fit(rows).certificate_
+    huge = np.full(certificate.weights.size, 1e308)
+    with pytest.raises(ClaimError, match="not finite"):
+        verify(dataclasses.replace(certificate, weights=huge), rows)
+
+
+@pytest.mark.parametrize("cap", [1.5, np.inf])
+def test_verify_refuses_a_cap_above_all(cap):
+    rows = cloud(0, 14, 5)
+    certificate = GuaranteedPCA(2, random_state=0).fit(rows).certificate_
+    forged = dataclasses.replace(certificate.guarantee, cap=cap)
+    with pytest.raises(ClaimError, match="cap on every pair"):
+        verify(dataclasses.replace(certificate, guarantee=forged), rows)
