@@ -356,3 +356,17 @@ def test_lists_beyond_the_memory_are_refused_before_they_are_made():
         prepare_pairs(rows, PairRule(min_distance=1.0), rotate=False)
     with pytest.raises(ValueError, match=r"at most 20,000,000; got 100,000,000"):
         prepare_pairs(rows, PairRule("labels", rows[:, 0] % 2), rotate=False)
+
+
+@pytest.mark.parametrize(("scale", "offset"), [(1, 1e8), (1e160, 0), (1e-170, 0)])
+@pytest.mark.parametrize("n_features", [5, 20])
+def test_neighbors_are_nearest_wherever_the_points_are(n_features, scale, offset):
+    rows = np.random.default_rng(0).normal(size=(60, n_features)) * scale + offset
+    gaps = (rows[:, None] - rows) / scale
+    squares = (gaps**2).sum(axis=2)
+    np.fill_diagonal(squares, np.inf)
+    near = np.argsort(squares, axis=1)[:, :3]
+    expected = {tuple(sorted((i, int(j)))) for i in range(60) for j in near[i]}
+    rule = PairRule("neighbors", n_neighbors=3)
+    _, pairs = prepare_pairs(rows, rule, rotate=False)
+    assert {tuple(pair) for pair in pairs.listed.tolist()} == expected

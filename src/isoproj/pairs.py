@@ -359,7 +359,8 @@ def _neighbor_pairs(rule: PairRule, points: Points, n_rows: int) -> Indices:
             f"got {k}. Lower it, or use pairs='all'."
         )
         raise ValueError(msg)
-    rows = points.rows[alone]
+    # Products of rows as given would cancel far from the origin, or overflow.
+    rows = points.centred(alone)
     if rule.pairs == "neighbors":
         from sklearn.neighbors import NearestNeighbors
 

@@ -260,6 +260,24 @@ class Points:
                 lengths[chunk] = np.ldexp(np.sqrt(squared_lengths(gaps)), exponents)
         return lengths
 
+    def centred(self, chosen: Indices) -> Array:
+        """Return some points, centred and of size about 1, where products are safe.
+
+        Parameters
+        ----------
+        chosen : ndarray of shape (m,)
+            Point numbers.
+
+        Returns
+        -------
+        ndarray of shape (m, n_features) or (m, n_dims)
+            The same whether dense rows were rotated or not, so that ties stay ties.
+        """
+        if is_sparse(self.rows):
+            return np.asarray(self.coordinates[chosen])
+        rows = np.ldexp(self.rows[chosen].astype(np.float64), -self._exponent)
+        return np.asarray(np.ldexp(rows - self.frame.mean, -self._scale))
+
     def to_coordinate_scale(self, length: float) -> float:
         """Return a length of the data in the scale of ``coordinates``."""
         with np.errstate(over="ignore"):
