@@ -11,7 +11,7 @@ from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import check_estimator
 
-from isoproj import Certificate, GuaranteedPCA, verify
+from isoproj import Certificate, GuaranteedPCA, NearIsometricProjection, verify
 from isoproj.certify import lower_bound
 from isoproj.exceptions import (
     ClaimError,
@@ -21,6 +21,8 @@ from isoproj.exceptions import (
 )
 from isoproj.pairs import prepare_pairs
 from isoproj.solvers.base import Status, watching
+from isoproj.solvers.guaranteed import guaranteed
+from isoproj.solvers.minimax import minimax
 
 OBJECTIVES = ["variance", "distortion"]
 
@@ -374,6 +376,39 @@ def test_a_limit_gives_a_valid_answer_and_a_warning(limit):
         fitted = model(3, **limit).fit(X)
     assert fitted.status_.value == next(iter(limit))
     assert_sound(fitted, X)
+
+
+@pytest.mark.parametrize("estimator", [GuaranteedPCA, NearIsometricProjection])
+def test_dimensions_that_time_cut_short_are_said_to_be(estimator):
+    X = stretched(14, 20, 6)
+    limited = estimator(None, max_distortion=0.5, random_state=0, time_limit=1e-6)
+    with pytest.warns(ConvergenceWarning, match="time_limit"):
+        fitted = limited.fit(X)
+    assert fitted.status_ is Status.TIME_LIMIT
+    assert brute_distortion(X, fitted.components_) <= fitted.distortion_ <= 0.5
+    verify(fitted.certificate_, X)
+
+
+def test_what_the_search_for_dimensions_found_is_not_lost(monkeypatch):
+    X = stretched(4, 12, 5)
+    whole = model(None, max_distortion=0.5).fit(X)
+
+    def first_round(solve):
+        return lambda *args, **options: solve(*args, **{**options, "max_iter": 1})
+
+    for solve in (minimax, guaranteed):
+        name = f"isoproj.estimators.guaranteed_pca.{solve.__name__}"
+        monkeypatch.setattr(name, first_round(solve))
+    with pytest.warns(ConvergenceWarning, match="max_iter"):
+        fitted = model(None, max_distortion=0.5).fit(X)
+    assert fitted.n_components_ == whole.n_components_
+    assert_sound(fitted, X)
+
+
+def test_more_dimensions_than_the_points_span_warn():
+    with pytest.warns(UserWarning, match="span only 1 dimensions"):
+        fitted = model(2).fit(stretched()[:2])
+    assert fitted.n_components_ == 2
 
 
 @pytest.mark.parametrize("after", [0, 2, -1])

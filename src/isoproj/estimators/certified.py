@@ -215,6 +215,16 @@ class CertifiedProjection(LinearProjection):
             excluded = 0 if exclusion is None else exclusion.n_components
             self.n_components_lower_bound_ = excluded + 1
 
+    def _warn_of_room(self, points: Points) -> None:
+        k = self.n_components_
+        if k > points.n_dims:
+            msg = (
+                f"The points span only {points.n_dims} dimensions, so that "
+                f"n_components={k} loses nothing (distortion 0); "
+                f"n_components={points.n_dims} would do."
+            )
+            warnings.warn(msg, UserWarning, stacklevel=3)
+
     def _warn_of_status(self) -> None:
         msg = (
             f"Stopped early ({self.status_}) at distortion {self.distortion_:.4f}, "

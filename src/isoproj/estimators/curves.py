@@ -372,7 +372,6 @@ def guarantee_frontier(
         tol=float(tol),
         max_iter=None,
         clock=Clock(None),
-        time_limit=None,
         seed=0 if random_state is None else int(random_state),
         name="guarantee_frontier",
         verbose=verbose,

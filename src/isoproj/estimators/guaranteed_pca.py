@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -217,24 +218,27 @@ class GuaranteedPCA(CertifiedProjection):
             tol=float(self.tol),
             max_iter=self.max_iter,
             clock=Clock(self.time_limit),
-            time_limit=self.time_limit,
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
             name=type(self).__name__,
             verbose=self.verbose,
             memory_limit=float(self.memory_limit),
             engine=self.engine,
         )
-        exclusion, k = None, self.n_components
+        exclusion, found, k = None, None, self.n_components
         if k is None:
             found, exclusion = self._fewest(points, problem.search, problem.seed)
             k = found.k
-        answer = problem.answer(int(k), self.max_distortion, float(self.slack))
+        known = None if found is None or found.result is None else found.result.basis
+        answer = problem.answer(int(k), self.max_distortion, float(self.slack), known)
         self._adopt(replace(answer.certificate, exclusion=exclusion))
         self._measure(rows)
         self.status_ = answer.status
+        if found is not None and found.status.advice:
+            self.status_ = found.status
+        self._warn_of_room(points)
         self.history_ = answer.history
         self.n_iter_ = max(1, len(answer.history))
-        if answer.status.advice:
+        if self.status_.advice:
             self._warn_of_status()
         return self
 
@@ -362,10 +366,10 @@ class CappedProblem:
         The data as validated.
     objective : Objective
         What is to be kept.
-    tol, max_iter, time_limit, seed, verbose
+    tol, max_iter, seed, verbose
         Of the solvers.
     clock : Clock
-        Time used since the beginning.
+        Time used since the beginning, and allowed.
     name : str
         Who asks; shown in progress lines.
     memory_limit, engine
@@ -379,7 +383,6 @@ class CappedProblem:
     tol: float
     max_iter: int | None
     clock: Clock
-    time_limit: float | None
     seed: int
     name: str
     verbose: int
@@ -413,7 +416,9 @@ class CappedProblem:
             )
         return self._matrix
 
-    def answer(self, k: int, cap: float | None, slack: float) -> Answer:
+    def answer(
+        self, k: int, cap: float | None, slack: float, known: Array | None = None
+    ) -> Answer:
         """Find the projection to ``k`` dimensions that keeps most under a cap.
 
         Parameters
@@ -424,6 +429,8 @@ class CappedProblem:
             The cap; None means ``1 + slack`` times the least distortion found.
         slack : float
             How far above.
+        known : ndarray of shape (n_dims, k) or None
+            A basis known to be under the cap.
 
         Returns
         -------
@@ -440,19 +447,20 @@ class CappedProblem:
             principal = self._principal(k, cap)
             if principal is not None:
                 return principal
-        best = self.minimax(k)
+        best = self.minimax(k, known)
+        starts = [best.basis] if known is None else [best.basis, known]
         given = cap is not None
         if best.status is Status.INTERRUPTED:
             # Whoever stops a fit does not want to wait for its second half.
             unsolved = _unbounded(None, best.status)
             cap = 0.0 if cap is None else cap
-            return self._certified(k, cap, best, unsolved, is_given=given)
+            return self._certified(k, cap, best, unsolved, starts, is_given=given)
         if cap is None:
             least = max(0.0, best.history[-1].distortion)
             cap = min(1.0, (1.0 + slack) * least)
-        return self.under(k, cap, best, [best.basis], is_given=given)
+        return self.under(k, cap, best, starts, is_given=given)
 
-    def minimax(self, k: int) -> SolveResult:
+    def minimax(self, k: int, start: Array | None = None) -> SolveResult:
         """Find the least distortion, with its bound."""
         return minimax(
             self.points,
@@ -460,6 +468,7 @@ class CappedProblem:
             k,
             tol=self.tol,
             search=self.search,
+            start=start,
             **self._options(),
         )
 
@@ -519,21 +528,19 @@ class CappedProblem:
             tol=self.tol,
             **self._options(),
         )
-        if is_given and result.basis is None and last.distortion > cap:
-            self._refuse(k, cap, best)
-        return self._certified(k, cap, best, result, is_given=is_given)
+        return self._certified(k, cap, best, result, starts, is_given=is_given)
 
     def _principal(self, k: int, cap: float) -> Answer | None:
         """Return PCA itself if it is under the cap: then nothing keeps more."""
         sample = self.search.sample(1000, np.random.default_rng(self.seed))
+        basis = np.linalg.eigh(self.matrix)[1][:, : -k - 1 : -1]
         unsolved = SolveResult(
-            basis=np.eye(self.points.n_dims, k),
+            basis=basis,
             pairs=self.search.decode(sample),
             weights=np.full(sample.size, 1.0 / sample.size),
             status=Status.CONVERGED,
             history=(),
         )
-        basis = np.linalg.eigh(self.matrix)[1][:, : -k - 1 : -1]
         weakest = self.search.weakest(basis, 0.0)
         if 1.0 - float(weakest.retained[0]) > cap and cap < 1.0:
             return None
@@ -544,18 +551,13 @@ class CappedProblem:
 
     def _options(self) -> dict[str, Any]:
         options: dict[str, Any] = {
-            "time_limit": self._time_left(),
+            "time_limit": self.clock.left,
             "seed": self.seed,
             "monitor": monitor_of(self.name, self.verbose),
         }
         if self.max_iter is not None:
             options["max_iter"] = int(self.max_iter)
         return options
-
-    def _time_left(self) -> float | None:
-        if self.time_limit is None:
-            return None
-        return max(1e-3, float(self.time_limit) - self.clock.seconds)
 
     def _bounds(
         self, k: int, basis: Array, pairs: Indices, weights: Array
@@ -577,12 +579,13 @@ class CappedProblem:
         cap: float,
         best: SolveResult,
         result: GuaranteedResult,
+        starts: Sequence[Array] = (),
         *,
         is_given: bool,
     ) -> Answer:
-        """Certify the result; fall back to the least distortion should it not hold."""
-        bases = [best.basis] if result.basis is None else [result.basis, best.basis]
-        for basis in bases:
+        """Certify the result; fall back to what it started from if it does not hold."""
+        bases = [*starts, best.basis]
+        for basis in bases if result.basis is None else [result.basis, *bases]:
             certificate = self._bounds(k, basis, best.pairs, best.weights)
             if certificate.distortion <= cap:
                 break

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
 from dataclasses import replace
 from typing import Any, Self
 
@@ -247,7 +246,7 @@ class NearIsometricProjection(CertifiedProjection):
                 engine=self.engine,
             )
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        exclusion, start = None, None
+        exclusion, found, start = None, None, None
         k = 2 if self.n_components is None else int(self.n_components)
         if self.max_distortion is not None and search is not None:
             found, exclusion = self._fewest(points, search, seed)
@@ -273,9 +272,11 @@ class NearIsometricProjection(CertifiedProjection):
             # Whatever the solver says: the scan has seen that nothing is lost.
             self.status_ = Status.OPTIMAL
             self._warn_of_room(points)
+        if found is not None and found.status.advice:
+            self.status_ = found.status
         self.history_ = result.history
         self.n_iter_ = result.history[-1].iteration if result.history else 0
-        if result.status.advice:
+        if result.status.advice or self.status_.advice:
             self._warn_of_status()
         return self
 
@@ -516,16 +517,6 @@ class NearIsometricProjection(CertifiedProjection):
         inside = points.frame.coordinates_of(np.vstack(rows).T)
         # Directions of widest spread make up the number where rows are too few.
         return np.hstack([inside, np.eye(points.n_dims, k)])[:, :k]
-
-    def _warn_of_room(self, points: Points) -> None:
-        k = self.n_components_
-        if k > points.n_dims:
-            msg = (
-                f"The points span only {points.n_dims} dimensions, so that "
-                f"n_components={k} loses nothing (distortion 0); "
-                f"n_components={points.n_dims} would do."
-            )
-            warnings.warn(msg, UserWarning, stacklevel=3)
 
 
 def _stacked(old: Rows, new: Rows) -> Rows:

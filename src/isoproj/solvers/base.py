@@ -248,6 +248,13 @@ class Clock:
         """Whether the limit has passed."""
         return self.seconds >= self._limit
 
+    @property
+    def left(self) -> float | None:
+        """Seconds until the limit, a moment at least; None without one."""
+        if math.isinf(self._limit):
+            return None
+        return max(1e-3, self._limit - self.seconds)
+
 
 class Stopped(Exception):  # noqa: N818 - a signal between our own functions
     """Time or rounds are used up; the best so far is the answer.

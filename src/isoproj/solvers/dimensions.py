@@ -42,6 +42,8 @@ class Dimensions:
         No projection to as many dimensions, or fewer, is under the cap; 0 if none.
     pairs, weights : ndarray
         The dual weights that prove it.
+    status : Status
+        ``CONVERGED``, or what stopped the search before its end.
     """
 
     k: int
@@ -49,6 +51,7 @@ class Dimensions:
     impossible: int
     pairs: Indices
     weights: Array
+    status: Status = Status.CONVERGED
 
 
 @dataclass(slots=True, eq=False)
@@ -64,6 +67,13 @@ class _Hunt:
         default_factory=lambda: (np.empty(0, dtype=np.intp), np.empty(0))
     )
     nearest: dict[int, Relaxation] = field(default_factory=dict)
+    status: Status = Status.CONVERGED
+
+    def is_over(self) -> bool:
+        """Return whether time is up, and remember it."""
+        if self.clock.is_over:
+            self.status = Status.TIME_LIMIT
+        return self.clock.is_over
 
     def relax(self, k: int) -> bool:
         """Solve the relaxation at ``k``; return whether it allows the cap."""
@@ -144,7 +154,7 @@ def fewest_dimensions(
             high = middle
         else:
             low = max(middle, hunt.impossible)
-        if hunt.clock.is_over:
+        if hunt.is_over():
             break
     found, k = _climb(hunt, max(high, hunt.impossible + 1), n_dims, seed, monitor)
     codes, weights = hunt.proof
@@ -154,6 +164,7 @@ def fewest_dimensions(
         impossible=hunt.impossible,
         pairs=search.decode(codes),
         weights=weights,
+        status=hunt.status,
     )
 
 
@@ -189,14 +200,16 @@ def _climb(
             seed=seed,
             monitor=monitor,
             search=hunt.search,
+            time_limit=hunt.clock.left,
         )
         if result.status is Status.INTERRUPTED:
+            hunt.status = result.status
             break
         if _worst(result) <= hunt.cap:
             best, high = result, k
         else:
             failed = k
-        if hunt.clock.is_over:
+        if hunt.is_over():
             break
         if best is None:
             k, stride = k + stride, 2 * stride
