@@ -10,7 +10,8 @@ from geometry import cloud
 
 from isoproj import Certificate, GuaranteedPCA, NearIsometricProjection, verify
 from isoproj._container import write_container
-from isoproj.certify import check_claims, data_fingerprint, lower_bound, lower_bounds
+from isoproj.certify import data_fingerprint, lower_bound, lower_bounds
+from isoproj.claims import check_claims
 from isoproj.exceptions import (
     ClaimError,
     DuplicatePointsWarning,

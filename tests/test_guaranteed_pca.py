@@ -397,7 +397,7 @@ def test_what_the_search_for_dimensions_found_is_not_lost(monkeypatch):
         return lambda *args, **options: solve(*args, **{**options, "max_iter": 1})
 
     for solve in (minimax, guaranteed):
-        name = f"isoproj.estimators.guaranteed_pca.{solve.__name__}"
+        name = f"isoproj.estimators.capped_problem.{solve.__name__}"
         monkeypatch.setattr(name, first_round(solve))
     with pytest.warns(ConvergenceWarning, match="max_iter"):
         fitted = model(None, max_distortion=0.5).fit(X)

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 from sklearn.exceptions import ConvergenceWarning
 
 from isoproj import NearIsometricProjection, verify
-from isoproj.certify import check_claims
+from isoproj.claims import check_claims
 from isoproj.pairs import prepare_pairs
 from isoproj.secants import Secants
 from isoproj.solvers.base import Status, watching

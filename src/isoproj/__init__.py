@@ -13,7 +13,7 @@ from isoproj._version import __version__
 if TYPE_CHECKING:
     from isoproj.auditing import AuditResult, audit
     from isoproj.certificate import Certificate
-    from isoproj.certify import verify
+    from isoproj.claims import verify
     from isoproj.engines.cluster import DaskEngine
     from isoproj.estimators.curves import (
         DistortionCurve,
@@ -61,7 +61,7 @@ _HOMES = {
     "compare": "isoproj.experiments.compare",
     "johnson_lindenstrauss_comparison": "isoproj.experiments.dimensions_needed",
     "report": "isoproj.reporting.document",
-    "verify": "isoproj.certify",
+    "verify": "isoproj.claims",
 }
 
 

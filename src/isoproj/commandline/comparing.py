@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
-from typing import Any
 
 from isoproj._container import write_atomically
 from isoproj.commandline.console import Console
 from isoproj.commandline.errors import Trouble
 from isoproj.commandline.models import describe_data, options_data
 from isoproj.datafiles.writing import check_output
-from isoproj.experiments.compare import DEFAULT_METHODS, Comparison, Record
+from isoproj.experiments.compare import DEFAULT_METHODS, Record
 from isoproj.experiments.compare import compare as run_comparison
+from isoproj.plot._style import save_axes
 
 __all__ = ["compare"]
 
@@ -51,7 +50,7 @@ def compare(options: argparse.Namespace, console: Console) -> None:
     if options.output is not None:
         write_atomically(options.output, comparison.json_lines().encode())
     if options.plot is not None:
-        _draw(comparison, options.plot)
+        save_axes(comparison.plot(), options.plot)
     console.say(comparison.table(options.metric))
     records = [dict(record) for record in comparison.records]
     console.tell("compare", {"data": describe_data(data), "records": records})
@@ -62,13 +61,3 @@ def _line(record: Record) -> str:
     if record.get("error"):
         return f"{where}: failed: {record['error']}"
     return f"{where}: {record['contracted']:.4f} in {record['seconds']:.2f} s"
-
-
-def _draw(comparison: Comparison, path: str) -> None:
-    axes: Any = comparison.plot()
-    kind = Path(path).suffix.lstrip(".") or "png"
-    from io import BytesIO
-
-    buffer = BytesIO()
-    axes.figure.savefig(buffer, format=kind, dpi=150, bbox_inches="tight")
-    write_atomically(path, buffer.getvalue())

@@ -13,7 +13,7 @@ from isoproj._validation import Rows, as_dense
 from isoproj.auditing import AuditResult
 from isoproj.auditing import audit as measure
 from isoproj.certificate import Certificate
-from isoproj.certify import Claim, check_claims
+from isoproj.claims import Claim, check_claims
 from isoproj.commandline.console import Console
 from isoproj.commandline.errors import ClaimFailed, Trouble
 from isoproj.commandline.models import (

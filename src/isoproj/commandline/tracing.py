@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from io import BytesIO
-from pathlib import Path
 from typing import Any
 
-from isoproj._container import write_atomically
 from isoproj.commandline.console import Console
 from isoproj.commandline.errors import Trouble
 from isoproj.commandline.models import describe_data, options_data
@@ -18,6 +15,7 @@ from isoproj.estimators.curves import (
     distortion_curve,
     guarantee_frontier,
 )
+from isoproj.plot._style import save_axes
 
 __all__ = ["curve", "frontier"]
 
@@ -53,7 +51,7 @@ def curve(options: argparse.Namespace, console: Console) -> None:
     if options.plot is not None:
         from isoproj import plot
 
-        _save(plot.distortion_curve(found), options.plot)
+        save_axes(plot.distortion_curve(found), options.plot)
     console.say(str(found))
     if found.knees:
         console.say(f"knees: k = {', '.join(map(str, found.knees))}")
@@ -98,7 +96,7 @@ def frontier(options: argparse.Namespace, console: Console) -> None:
     if options.plot is not None:
         from isoproj import plot
 
-        _save(plot.frontier(found), options.plot)
+        save_axes(plot.frontier(found), options.plot)
     console.say(str(found))
     console.tell("frontier", {"data": describe_data(data), **_frontier_fields(found)})
 
@@ -139,10 +137,3 @@ def _sentence(entry: dict[str, Any]) -> str:
 def _check_plot(options: argparse.Namespace) -> None:
     if options.plot is not None:
         check_output(options.plot, inputs=[options.data], force=options.force)
-
-
-def _save(axes: Any, path: str) -> None:  # noqa: ANN401 - matplotlib's own type
-    kind = Path(path).suffix.lstrip(".") or "png"
-    buffer = BytesIO()
-    axes.figure.savefig(buffer, format=kind, dpi=150, bbox_inches="tight")
-    write_atomically(path, buffer.getvalue())

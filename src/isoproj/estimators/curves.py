@@ -19,7 +19,7 @@ from isoproj.estimators.base import (
     shipped_components,
     warn_of_copies,
 )
-from isoproj.estimators.guaranteed_pca import CappedProblem
+from isoproj.estimators.capped_problem import CappedProblem
 from isoproj.objective import Objective
 from isoproj.pairs import prepare_pairs
 from isoproj.points import Points

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from isoproj._container import write_atomically
 from isoproj.datafiles.extras import needed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["COLOURS", "FLOOR", "axes_or_new", "colour_of", "draw_floor", "tidy"]
+__all__ = [
+    "COLOURS",
+    "FLOOR",
+    "axes_or_new",
+    "colour_of",
+    "draw_floor",
+    "save_axes",
+    "tidy",
+]
 
 # Okabe and Ito's colours stay apart in print and for the colour-blind.
 COLOURS = {
@@ -108,3 +119,20 @@ def tidy(ax: Axes) -> None:
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(alpha=0.25)
     ax.set_axisbelow(True)
+
+
+def save_axes(ax: Axes, path: str) -> None:
+    """Write the figure of some axes, whole or not at all.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes
+        Whose figure.
+    path : str
+        Where to; the extension says in which format.
+    """
+    buffer = BytesIO()
+    kind = Path(path).suffix.lstrip(".") or "png"
+    figure: Any = ax.figure
+    figure.savefig(buffer, format=kind, dpi=150, bbox_inches="tight")
+    write_atomically(path, buffer.getvalue())

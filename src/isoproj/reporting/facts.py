@@ -15,7 +15,7 @@ from isoproj._spectral import Indices
 from isoproj._validation import Rows, as_dense, check_points
 from isoproj.auditing import AuditResult
 from isoproj.certificate import Certificate
-from isoproj.certify import check_claims
+from isoproj.claims import check_claims
 from isoproj.exceptions import ClaimError
 from isoproj.plot.images import image_shape_of
 from isoproj.reporting.measuring import Sample, Scene

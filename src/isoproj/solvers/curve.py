@@ -21,7 +21,7 @@ from isoproj.solvers.grassmann import losses, soft_maximum
 from isoproj.solvers.newton import moment_of
 from isoproj.solvers.relaxation import Relaxation, solve_relaxation
 from isoproj.solvers.tight import finish
-from isoproj.solvers.working_set import WorkingSet, cooled, leading
+from isoproj.solvers.working_set import SMALL_BASIS, WorkingSet, cooled, leading
 
 __all__ = ["CurveResult", "follow"]
 
@@ -32,7 +32,6 @@ _COUNT = 1500
 _LARGEST_SET = 24_000
 # A relaxation is solved where the last bound has fallen this far behind, at most.
 _STALE = 0.1
-_SMALL_BASIS = 9_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -47,14 +46,11 @@ class CurveResult:
         One for each.
     relaxations : tuple of Relaxation
         Whose dual weights bound all of them.
-    is_whole : bool
-        Whether all dimensions asked for were reached in time.
     """
 
     ks: tuple[int, ...]
     bases: tuple[Array, ...]
     relaxations: tuple[Relaxation, ...]
-    is_whole: bool
 
 
 @single_blas_thread
@@ -132,7 +128,6 @@ def follow(
         ks=tuple(done),
         bases=tuple(bases),
         relaxations=tuple(relaxations),
-        is_whole=len(done) == len(ks),
     )
 
 
@@ -177,7 +172,7 @@ def _best(
             overall = known.grow(basis, 2.0 * temperature + 0.005, _COUNT)[1]
             if overall < least:
                 best, least = basis, overall
-    if best.size <= _SMALL_BASIS:
+    if best.size <= SMALL_BASIS:
         polished = finish(known.secants, best, max_iter=2)
         overall = known.grow(polished, 0.005, _COUNT)[1]
         if overall < least:

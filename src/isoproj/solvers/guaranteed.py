@@ -24,7 +24,13 @@ from isoproj.solvers.capped import CappedRelaxation, solve_capped
 from isoproj.solvers.goals import Capped
 from isoproj.solvers.relaxation import Relaxation
 from isoproj.solvers.tight import finish
-from isoproj.solvers.working_set import WorkingSet, cooled, leading
+from isoproj.solvers.working_set import (
+    SMALL_BASIS,
+    WorkingSet,
+    batch_size,
+    cooled,
+    leading,
+)
 
 __all__ = ["GuaranteedResult", "guaranteed", "principal_basis"]
 
@@ -41,8 +47,6 @@ _HALVINGS = 6
 _GAIN = 1e-6
 # Nothing more is tried when this share of the bound at most is missing.
 _CLOSE = 2e-3
-# Beyond this, a programme on the tight pairs costs more than a descent.
-_SMALL_BASIS = 9_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -255,7 +259,7 @@ def _search(
     search, objective = progress.search, progress.objective
     k = progress.k
     rounded = leading(relaxation.factor, k)
-    count = min(4000, max(2000, 20_000 // k))
+    count = batch_size(k)
     codes = np.concatenate(
         [
             relaxation.codes,
@@ -296,7 +300,7 @@ def _anneal(
             if excess < temperature:
                 break
     last = -math.inf
-    programmes = 3 if basis.size <= _SMALL_BASIS else 1
+    programmes = 3 if basis.size <= SMALL_BASIS else 1
     for _ in range(_ROUNDS):
         basis = finish(known.secants, basis, goal=goal, max_iter=programmes)
         excess, overall = known.grow(basis, 0.005, count, cap=goal.cap)

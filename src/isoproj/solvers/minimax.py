@@ -42,7 +42,13 @@ from isoproj.solvers.checkpoint import Checkpoint
 from isoproj.solvers.pool import Pool
 from isoproj.solvers.relaxation import Relaxation, solve_relaxation
 from isoproj.solvers.tight import finish
-from isoproj.solvers.working_set import WorkingSet, cooled, leading
+from isoproj.solvers.working_set import (
+    SMALL_BASIS,
+    WorkingSet,
+    batch_size,
+    cooled,
+    leading,
+)
 
 __all__ = ["minimax", "refine"]
 
@@ -58,7 +64,6 @@ _CLOSER = 0.1
 _EXCESS = 1e-5
 # Polishing ends when a round gains less.
 _GAIN = 2e-5
-_SMALL_BASIS = 9_000
 # Searches of all pairs, at most, that a side solved on a pool may ask for.
 _POOLED_ROUNDS = 12
 _UNLIMITED = 10**9
@@ -245,7 +250,7 @@ def refine(
         _see(search, start, progress)
         warm = Relaxation(codes, weights, start, 0.0, 1.0, 0)
         relaxation = _solve_lower(search, k, tol, progress, warm)
-        count = min(4000, max(2000, 20_000 // k))
+        count = batch_size(k)
         lowest = search.lowest(start, count).codes
         known = WorkingSet(search, np.union1d(relaxation.codes, lowest))
         _anneal(known, start, count, _TEMPERATURES[-3:], progress)
@@ -513,10 +518,7 @@ def _first_set(
     search: PairSearch, start: Array, codes: Indices, rng: np.random.Generator
 ) -> tuple[WorkingSet, int]:
     """Return the pairs to begin with, and how many may be added at once."""
-    k = start.shape[1]
-    # Small k leave more pairs near the worst. A set too small to hold them makes the
-    # search go round in circles, and pairs are cheap beside the points they join.
-    count = min(4000, max(2000, 20_000 // k))
+    count = batch_size(start.shape[1])
     if search.n_pairs <= _FEW:
         first = search.sample(_FEW * _FEW, rng)
     else:
@@ -552,9 +554,7 @@ def _anneal(
 
 def _polish(known: WorkingSet, basis: Array, count: int, progress: _Progress) -> None:
     """Alternate exact programmes on the tight pairs with searches of all pairs."""
-    # A programme costs its tight pairs squared times the size of a basis; on large
-    # bases one is as much as it is worth.
-    rounds, programmes = (8, 3) if basis.size <= _SMALL_BASIS else (1, 1)
+    rounds, programmes = (8, 3) if basis.size <= SMALL_BASIS else (1, 1)
     for _ in range(rounds):
         before = progress.distortion
         moved = finish(known.secants, basis, max_iter=programmes)

@@ -13,9 +13,19 @@ from isoproj.secants import Secants
 from isoproj.solvers.goals import Goal
 from isoproj.solvers.grassmann import descend, losses
 
-__all__ = ["WorkingSet", "cooled", "leading", "spread"]
+__all__ = [
+    "SMALL_BASIS",
+    "WorkingSet",
+    "batch_size",
+    "cooled",
+    "leading",
+    "spread",
+]
 
 _LARGEST_SET = 40_000
+# A programme on the tight pairs (``solvers.tight``) costs their number squared times
+# the size of a basis; on bases larger than this it is hardly worth it.
+SMALL_BASIS = 9_000
 # Temperatures above these run loosely, and in single precision.
 _HOT = 0.002
 _SINGLE = 0.0005
@@ -100,6 +110,31 @@ def spread(codes: Indices, n_points: int, count: int) -> Indices:
     allowed = np.zeros(codes.size, dtype=bool)
     allowed[order[rank < cap]] = True
     return codes[allowed][:count]
+
+
+def batch_size(k: int) -> int:
+    """Return how many pairs a search should add at once.
+
+    Small ``k`` leave more pairs near the worst. A set too small to hold them makes the
+    search go round in circles, and pairs are cheap beside the points they join.
+
+    Parameters
+    ----------
+    k : int
+        Target dimension.
+
+    Returns
+    -------
+    int
+        Between 2000 and 4000.
+
+    Examples
+    --------
+    >>> from isoproj.solvers.working_set import batch_size
+    >>> batch_size(5), batch_size(40)
+    (4000, 2000)
+    """
+    return min(4000, max(2000, 20_000 // k))
 
 
 def cooled(
