@@ -34,6 +34,7 @@ ROOMS = [
     "certify",
     "claims",
     "auditing",
+    "heldout",
     "solvers.base",
     "solvers.dual_ascent",
     "solvers.newton",
