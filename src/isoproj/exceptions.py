@@ -10,6 +10,7 @@ __all__ = [
     "FormatError",
     "InfeasibleError",
     "IsoprojError",
+    "ScratchError",
 ]
 
 
@@ -39,6 +40,10 @@ class InfeasibleError(IsoprojError, ValueError):
     def __init__(self, message: str, certificate: Any) -> None:  # noqa: ANN401
         super().__init__(message)
         self.certificate = certificate
+
+
+class ScratchError(IsoprojError, OSError):
+    """Arrays beyond the memory budget need a scratch file, and it cannot be made."""
 
 
 class DuplicatePointsWarning(UserWarning):

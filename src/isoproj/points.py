@@ -11,6 +11,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from isoproj._spectral import Array, Indices, orthonormal
+from isoproj._storage import Storage, row_slices
 from isoproj._threads import n_threads, single_blas_thread, threaded_map
 from isoproj._validation import Rows, as_dense, is_sparse
 
@@ -108,6 +109,8 @@ class Points:
     raw_square : float
         Largest squared length of a sparse row before centring, in the scale of
         ``coordinates``; 0 for dense data.
+    storage : Storage
+        Where arrays go that are as large as these.
     """
 
     rows: Rows
@@ -116,12 +119,19 @@ class Points:
     first_copy: Indices
     blur: float
     raw_square: float
+    storage: Storage
     _exponent: int = field(repr=False)
     _scale: int = field(repr=False)
 
     @staticmethod
     @single_blas_thread
-    def prepare(rows: Rows, *, rotate: bool, with_origin: bool = False) -> Points:
+    def prepare(
+        rows: Rows,
+        *,
+        rotate: bool,
+        with_origin: bool = False,
+        storage: Storage | None = None,
+    ) -> Points:
         """Centre validated rows and, if asked, rotate them into their span.
 
         Parameters
@@ -133,6 +143,8 @@ class Points:
             first. Sparse rows are always rotated.
         with_origin : bool
             Whether the origin counts as one more point, the last.
+        storage : Storage or None
+            Where coordinates go; None means memory.
 
         Returns
         -------
@@ -147,16 +159,15 @@ class Points:
         >>> Points.prepare(line, rotate=True).coordinates.shape
         (3, 1)
         """
+        storage = storage or Storage()
         if with_origin:
-            rows = _with_zero_row(rows)
+            rows = _with_zero_row(rows, storage)
         exponent = _exponent_of(rows)
         if is_sparse(rows):
-            prepare = _span_of_sparse
-        elif rotate:
-            prepare = _span_of_dense
+            coordinates, frame, blur = _span_of_sparse(rows, exponent)
         else:
-            prepare = _centred
-        coordinates, frame, blur = prepare(rows, exponent)
+            prepare = _span_of_dense if rotate else _centred
+            (coordinates, frame), blur = prepare(rows, exponent, storage), 0.0
         # Powers of two are exact, so distances keep every digit; entries near 1
         # keep float32 copies clear of its ends.
         spread = max(float(coordinates.max()), -float(coordinates.min()))
@@ -170,6 +181,7 @@ class Points:
             first_copy=first_copies(rows),
             blur=blur,
             raw_square=_largest_square(rows, exponent + size),
+            storage=storage,
             _exponent=exponent,
             _scale=size,
         )
@@ -275,8 +287,12 @@ class Points:
         """
         if is_sparse(self.rows):
             return np.asarray(self.coordinates[chosen])
-        rows = np.ldexp(self.rows[chosen].astype(np.float64), -self._exponent)
-        return np.asarray(np.ldexp(rows - self.frame.mean, -self._scale))
+        centred = self.storage.empty((chosen.size, self.rows.shape[1]))
+        for chunk in row_slices(centred):
+            rows = self.rows[chosen[chunk]].astype(np.float64)
+            rows = np.ldexp(rows, -self._exponent) - self.frame.mean
+            np.ldexp(rows, -self._scale, out=centred[chunk])
+        return centred
 
     def to_coordinate_scale(self, length: float) -> float:
         """Return a length of the data in the scale of ``coordinates``."""
@@ -328,11 +344,14 @@ def squared_lengths(gaps: Rows) -> Array:
     return np.asarray(np.einsum("ij,ij->i", gaps, gaps))
 
 
-def _with_zero_row(rows: Rows) -> Rows:
-    zero = np.zeros((1, rows.shape[1]), dtype=rows.dtype)
+def _with_zero_row(rows: Rows, storage: Storage) -> Rows:
+    n_rows, n_features = rows.shape
     if is_sparse(rows):
-        return scipy.sparse.vstack([rows, scipy.sparse.csr_array(zero)], format="csr")
-    return np.vstack([rows, zero])
+        zero = scipy.sparse.csr_array((1, n_features), dtype=rows.dtype)
+        return scipy.sparse.vstack([rows, zero], format="csr")
+    longer = storage.empty((n_rows + 1, n_features), rows.dtype)
+    longer[:n_rows], longer[n_rows] = rows, 0.0
+    return longer
 
 
 def _largest_square(rows: Rows, exponent: int) -> float:
@@ -362,30 +381,38 @@ def _scale_in_place(values: Rows, exponent: int) -> None:
     np.ldexp(data, -exponent, out=data)
 
 
-def _centred(rows: Rows, exponent: int) -> tuple[Array, Frame, float]:
+def _centred(rows: Rows, exponent: int, storage: Storage) -> tuple[Array, Frame]:
     """Return dense rows minus their mean, in a fresh float64 array.
 
     The mean's own rounding is a translation, which no distance sees, and the
     subtraction rounds relative to its result: there is no blur.
     """
+    coordinates = storage.empty(rows.shape)
+    starts = range(0, rows.shape[0], _CHUNK // 4)
     if exponent:
-        rows = np.array(rows, dtype=np.float64, order="C")
-        _scale_in_place(rows, exponent)
+
+        def scale(start: int) -> None:
+            chunk = slice(start, start + _CHUNK // 4)
+            coordinates[chunk] = rows[chunk]
+            _scale_in_place(coordinates[chunk], exponent)
+
+        for _ in threaded_map(scale, starts, n_threads()):
+            pass
+        rows = coordinates
     mean = np.asarray(rows.mean(axis=0, dtype=np.float64))
-    coordinates = np.empty(rows.shape)
 
     def fill(start: int) -> None:
         chunk = slice(start, start + _CHUNK // 4)
         np.subtract(rows[chunk], mean, out=coordinates[chunk])
 
-    for _ in threaded_map(fill, range(0, rows.shape[0], _CHUNK // 4), n_threads()):
+    for _ in threaded_map(fill, starts, n_threads()):
         pass
-    return coordinates, Frame(None, None, None, mean), 0.0
+    return coordinates, Frame(None, None, None, mean)
 
 
-def _span_of_dense(rows: Rows, exponent: int) -> tuple[Array, Frame, float]:
+def _span_of_dense(rows: Rows, exponent: int, storage: Storage) -> tuple[Array, Frame]:
     """Rotate centred rows into an orthonormal basis of their span."""
-    centred, frame, _ = _centred(rows, exponent)
+    centred, frame = _centred(rows, exponent, storage)
     n_points, n_features = centred.shape
     if n_points <= n_features:
         # QR keeps the directions orthonormal however ill-conditioned the points.
@@ -393,11 +420,22 @@ def _span_of_dense(rows: Rows, exponent: int) -> tuple[Array, Frame, float]:
         directions = q @ scipy.linalg.svd(r, full_matrices=False)[0]
     else:
         directions = scipy.linalg.eigh(_second_moment(centred))[1][:, ::-1]
+    largest = float(squared_lengths(centred).max(initial=0.0))
     # Rotating row by row keeps small rows accurate relative to their own size.
-    coordinates = times(centred, directions)
-    keep = _occupied(coordinates, centred)
-    kept = np.ascontiguousarray(coordinates[:, keep])
-    return kept, Frame(directions[:, keep], None, None, frame.mean), 0.0
+    coordinates = storage.empty((n_points, directions.shape[1]))
+    times(centred, directions, out=coordinates)
+    keep = _occupied(coordinates, largest, max(centred.shape))
+    del centred
+    if keep.size < coordinates.shape[1]:
+        coordinates = _columns(coordinates, keep, storage)
+    return coordinates, Frame(directions[:, keep], None, None, frame.mean)
+
+
+def _columns(rows: Array, keep: Indices, storage: Storage) -> Array:
+    kept = storage.empty((rows.shape[0], keep.size))
+    for chunk in row_slices(rows):
+        kept[chunk] = rows[chunk][:, keep]
+    return kept
 
 
 def _second_moment(centred: Array) -> Array:
@@ -414,7 +452,7 @@ def _second_moment(centred: Array) -> Array:
     return np.asarray(total)
 
 
-def times(rows: Array, directions: Array) -> Array:
+def times(rows: Array, directions: Array, out: Array | None = None) -> Array:
     """Return ``rows @ directions``, threaded over chunks of rows.
 
     Parameters
@@ -423,6 +461,8 @@ def times(rows: Array, directions: Array) -> Array:
         Points.
     directions : ndarray of shape (n_dims, s)
         Columns.
+    out : ndarray of shape (n_rows, s) or None
+        Where to put it.
 
     Returns
     -------
@@ -436,22 +476,26 @@ def times(rows: Array, directions: Array) -> Array:
     >>> times(np.eye(2), np.array([[1.0], [2.0]])).tolist()
     [[1.0], [2.0]]
     """
-    out = np.empty((rows.shape[0], directions.shape[1]))
+    result = np.empty((rows.shape[0], directions.shape[1])) if out is None else out
 
     def fill(start: int) -> None:
         stop = start + _CHUNK
-        np.matmul(rows[start:stop], directions, out=out[start:stop])
+        np.matmul(rows[start:stop], directions, out=result[start:stop])
 
     for _ in threaded_map(fill, range(0, rows.shape[0], _CHUNK), n_threads()):
         pass
-    return out
+    return result
 
 
-def _occupied(coordinates: Array, centred: Array) -> Indices:
-    """Return the columns that hold more than the rotation's own rounding."""
-    size = math.sqrt(float(np.einsum("ij,ij->i", centred, centred).max(initial=0.0)))
-    rounding = max(centred.shape) * _EPS * size
-    occupied = np.flatnonzero(np.abs(coordinates).max(axis=0, initial=0.0) > rounding)
+def _occupied(coordinates: Array, largest: float, length: int) -> Indices:
+    """Return the columns that hold more than the rotation's own rounding.
+
+    That of products of ``length`` terms, with rows of at most the squared length
+    ``largest``.
+    """
+    rounding = length * _EPS * math.sqrt(largest)
+    extent = np.maximum(coordinates.max(axis=0), -coordinates.min(axis=0))
+    occupied = np.flatnonzero(extent > rounding)
     # Identical points span nothing, yet callers need one axis to speak about.
     return occupied if occupied.size else np.arange(1)
 
@@ -468,9 +512,9 @@ def _span_of_sparse(rows: Rows, exponent: int) -> tuple[Array, Frame, float]:
         directions = scipy.linalg.eigh(moment)[1][:, ::-1]
         rotated = scaled @ directions
         coordinates = rotated - mean @ directions
-        keep = _occupied(coordinates, rotated)
         # Rows are centred after rotation, so rounding is relative to the raw rows.
-        size = float(np.einsum("ij,ij->i", rotated, rotated).max(initial=0.0))
+        size = float(squared_lengths(rotated).max(initial=0.0))
+        keep = _occupied(coordinates, size, n_points)
         blur = 16.0 * n_features * _EPS * size
         kept = np.ascontiguousarray(coordinates[:, keep])
         return kept, Frame(directions[:, keep], None, None, mean), blur
@@ -519,12 +563,21 @@ def first_copies(rows: Rows) -> Indices:
         if run.size == 0:
             continue
         members = order[run[0] : run[-1] + 2]
-        block = as_dense(rows[members]) + 0.0
-        _, lead, which = np.unique(
-            block, axis=0, return_index=True, return_inverse=True
-        )
-        first[members] = members[lead][which.ravel()]
+        while members.size:
+            same = _equals(rows, members)
+            first[members[same]] = members[0]
+            members = members[~same]
     return first
+
+
+def _equals(rows: Rows, members: Indices) -> NDArray[np.bool_]:
+    """Return which of some rows are the same as the first of them."""
+    lead = as_dense(rows[members[:1]])
+    same = np.empty(members.size, dtype=bool)
+    for start in range(0, members.size, _CHUNK):
+        block = as_dense(rows[members[start : start + _CHUNK]])
+        same[start : start + _CHUNK] = (block == lead).all(axis=1)
+    return same
 
 
 def _multipliers(count: int) -> Words:

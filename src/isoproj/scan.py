@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isoproj._spectral import Array, Indices
+from isoproj._storage import Storage
 from isoproj._threads import n_threads, threaded_map
 from isoproj.engines.base import Engine, Visitor, chosen
 from isoproj.leaders import Leaders, exact_losses
@@ -280,14 +281,18 @@ class _Factor:
 
     @staticmethod
     def of(
-        coordinates: Array, dtype: type[np.floating[Any]], blur: float, haze: float
+        coordinates: Array,
+        dtype: type[np.floating[Any]],
+        blur: float,
+        haze: float,
+        storage: Storage,
     ) -> _Factor:
         """Build for coordinates off by ``haze`` in length, their distances by ``blur``.
 
         ``blur`` is in squared distance already.
         """
         n_points, width = coordinates.shape
-        right = np.empty((n_points, width + 2), dtype=dtype)
+        right = storage.empty((n_points, width + 2), dtype)
 
         def fill(start: int) -> None:
             rows = slice(start, start + _BLOCK_ROWS)
@@ -362,15 +367,15 @@ class _AllPairsWalk:
         self.local = threading.local()
 
     def _factors(self, dtype: type[np.floating[Any]]) -> tuple[_Factor, _Factor]:
-        points = self.points
-        lengths = _Factor.of(points.coordinates, dtype, points.blur, 0.0)
+        points, storage = self.points, self.points.storage
+        lengths = _Factor.of(points.coordinates, dtype, points.blur, 0.0, storage)
         size = max(2.0 * float(lengths.norms.max()), 4.0 * points.raw_square)
         # Mapped rows carry the rounding of a product as long as the row they map.
         eps = float(np.finfo(np.float64).eps)
         haze = points.rows.shape[1] * eps * math.sqrt(self.sweep.top * size)
         return (
             lengths,
-            _Factor.of(self.mapped, dtype, self.sweep.top * points.blur, haze),
+            _Factor.of(self.mapped, dtype, self.sweep.top * points.blur, haze, storage),
         )
 
     def stripe(self, start: int) -> _Tally:

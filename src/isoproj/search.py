@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isoproj._spectral import Array, Indices
+from isoproj._storage import Storage, row_slices
 from isoproj._threads import n_threads, one_blas_thread, threaded_map
 from isoproj.engines.base import Engine, Visitor, chosen
 from isoproj.pairs import PairSet
@@ -29,7 +30,8 @@ from isoproj.sieve import BLOCK_ROWS, Screens, Sieve
 __all__ = ["PairSearch", "Weakest"]
 
 _BLOCK = 512
-_CHUNK = 65_536
+# Entries of a block of gaps.
+_CHUNK = 2**20
 _SMALL = 2_000_000
 _SAMPLE = 20_000
 # Pairs found weak lately; one of them tells how weak the weakest is at least.
@@ -111,7 +113,9 @@ class PairSearch:
         self.is_slow = False
         if pairs.listed is not None:
             self._extra = pairs.listed
-        elif pairs.n_pairs * self._dtype.itemsize < memory_limit:
+        elif pairs.n_pairs * self._dtype.itemsize < min(
+            memory_limit, points.storage.room
+        ):
             self._starts = range(0, points.n_points, _BLOCK)
             with one_blas_thread():
                 self._keep_blocks()
@@ -127,7 +131,7 @@ class PairSearch:
         self._rows, self._labels = self.coordinates, np.arange(points.n_points)
         if pairs.listed is not None:
             used = np.unique(self._extra)
-            self._rows = self.coordinates[used]
+            self._rows = _taken(self.coordinates, used, points.storage)
             self._labels = np.cumsum(np.bincount(used, minlength=points.n_points)) - 1
         self._sampled = sampled, _inverse_squares(self.coordinates, sampled)
 
@@ -308,7 +312,9 @@ class PairSearch:
 
     def _keep_blocks(self) -> None:
         """Keep inverse squared distances, and find close pairs."""
-        walked: NDArray[Any] = self.coordinates.astype(self._dtype)
+        storage, walked = self.points.storage, self.coordinates
+        if self._dtype != walked.dtype:
+            walked = storage.filled(walked, walked.shape, self._dtype)
         norms = np.einsum("ij,ij->i", walked, walked)
         close: list[Indices] = []
 
@@ -318,6 +324,7 @@ class PairSearch:
             return inverse
 
         self._kept = list(threaded_map(visit, self._starts, n_threads()))
+        storage.count(self._kept)
         self._extra = np.concatenate(close)
         order = np.lexsort((self._extra[:, 1], self._extra[:, 0]))
         self._extra = self._extra[order]
@@ -355,7 +362,7 @@ class _WeakestSweep:
         self, points: Points
     ) -> Visitor[tuple[int, float], tuple[Indices, Array]]:
         coordinates = points.coordinates
-        sieve = Sieve.of(coordinates, self.factor)
+        sieve = Sieve.of(coordinates, self.factor, points.storage)
         screens = Screens(sieve)
         mapped = times(coordinates, self.factor)
         local = threading.local()
@@ -402,12 +409,23 @@ def _squared_distances(
 
 def _squares(mapped: Array, pairs: Indices) -> Array:
     squares = np.empty(pairs.shape[0])
-    for start in range(0, pairs.shape[0], _CHUNK):
-        chunk = pairs[start : start + _CHUNK]
-        squares[start : start + _CHUNK] = squared_lengths(
-            mapped[chunk[:, 0]] - mapped[chunk[:, 1]]
-        )
+    step = max(1, _CHUNK // max(1, mapped.shape[1]))
+    for start in range(0, pairs.shape[0], step):
+        chunk = pairs[start : start + step]
+        gaps = mapped[chunk[:, 0]]
+        gaps -= mapped[chunk[:, 1]]
+        squares[start : start + step] = squared_lengths(gaps)
     return squares
+
+
+def _taken(rows: Array, used: Indices, storage: Storage) -> Array:
+    """Return some of the rows, in memory or in a file."""
+    if used.size == rows.shape[0]:
+        return rows
+    taken = storage.empty((used.size, rows.shape[1]))
+    for chunk in row_slices(taken):
+        taken[chunk] = rows[used[chunk]]
+    return taken
 
 
 def _inverse_squares(coordinates: Array, pairs: Indices) -> Array:

@@ -235,7 +235,7 @@ class _Sweep:
 
     def visitor(self, points: Points) -> Visitor[tuple[int, float], _Sifted]:
         linear = points.frame.coordinates_of(self.components.T)
-        sieve = Sieve.of(points.coordinates, linear)
+        sieve = Sieve.of(points.coordinates, linear, points.storage)
         screens = Screens(sieve)
         local = threading.local()
 

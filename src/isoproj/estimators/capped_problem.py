@@ -103,7 +103,9 @@ class CappedProblem:
             coordinates = self.points.coordinates
             if self.objective is Objective.VARIANCE:
                 coordinates = coordinates[: self.rows.shape[0]]
-                coordinates = coordinates - coordinates.mean(axis=0)
+                centred = self.points.storage.empty(coordinates.shape)
+                np.subtract(coordinates, coordinates.mean(axis=0), out=centred)
+                coordinates = centred
             self._matrix = objective_matrix(
                 coordinates, self.objective, self.pairs, self.points.first_copy
             )
