@@ -135,6 +135,11 @@ class PairSearch:
             self._labels = np.cumsum(np.bincount(used, minlength=points.n_points)) - 1
         self._sampled = sampled, _inverse_squares(self.coordinates, sampled)
 
+    @property
+    def recent(self) -> Indices:
+        """Codes of pairs found weak lately; none where distances are kept."""
+        return self._pool
+
     def decode(self, codes: Indices) -> Indices:
         """Return point numbers, shape (m, 2), of pair codes."""
         return np.column_stack(np.divmod(codes, self.points.n_points))

@@ -479,6 +479,13 @@ def _add_report(verb: argparse.ArgumentParser) -> None:
         help="height and width where points are images; square ones are recognised",
     )
     verb.add_argument(
+        "--frontier",
+        type=int,
+        metavar="N",
+        help="find what N other caps would keep, and draw it: as long as isoproj "
+        "frontier takes",
+    )
+    verb.add_argument(
         "--max-pairs",
         type=int,
         default=20_000_000,
