@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse
 from geometry import cloud, random_basis
 from numpy.testing import assert_array_equal
 
@@ -134,6 +135,18 @@ def test_points_in_files_are_those_in_memory(name, rotate):
     assert_array_equal(here.first_copy, there.first_copy)
 
 
+def test_sparse_points_in_files_are_those_in_memory():
+    rows = scipy.sparse.random_array(
+        (300, 12), density=0.3, rng=np.random.default_rng(0)
+    )
+    for wanted in (rows.tocsr(), rows.tocsr()[:, [0, 1, 1]]):
+        here = Points.prepare(wanted, rotate=True)
+        there = Points.prepare(wanted, rotate=True, storage=Storage(0))
+        assert Mapped.of(there.coordinates) is not None
+        assert_array_equal(here.coordinates, there.coordinates)
+        assert here.blur == there.blur
+
+
 @pytest.mark.parametrize("spread", [True, False])
 @pytest.mark.parametrize("name", DATA)
 def test_an_audit_of_a_mapped_file_is_that_of_memory(tmp_path, name, spread):
@@ -223,6 +236,12 @@ def test_a_full_disk_is_told_in_one_line(scratch, monkeypatch):
     with pytest.raises(OSError, match=r"scratch file of .* GB: No space left.*TMPDIR"):
         audit(DATA["plain"], COMPONENTS, memory_limit=0)
     assert list(scratch.iterdir()) == []
+
+
+def test_a_system_that_reserves_no_space_fills_it(monkeypatch):
+    monkeypatch.delattr(os, "posix_fallocate", raising=False)
+    monkeypatch.setattr("isoproj._storage._SLICE", 100)
+    assert_array_equal(Storage(0).empty((9, 9)), np.zeros((9, 9)))
 
 
 def test_a_folder_that_cannot_be_written_is_told_in_one_line(monkeypatch, tmp_path):

@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from isoproj._spectral import Array, Indices
 from isoproj._storage import MEMORY_LIMIT, Storage, check_memory_limit
 from isoproj._validation import Rows, check_map, check_points
-from isoproj.engines.base import Engine
+from isoproj.engines.base import Engine, Progress
 from isoproj.pairs import PairRule, prepare_pairs
-from isoproj.scan import PairSummary, Progress, largest_ratio, summarise
+from isoproj.scan import PairSummary, largest_ratio, summarise
 from isoproj.sifting import Effort, WorstPairs, find_worst
 
 __all__ = ["AuditResult", "audit"]

@@ -165,7 +165,7 @@ class Points:
             rows = _with_zero_row(rows, storage)
         exponent = _exponent_of(rows)
         if is_sparse(rows):
-            coordinates, frame, blur = _span_of_sparse(rows, exponent)
+            coordinates, frame, blur = _span_of_sparse(rows, exponent, storage)
         else:
             prepare = _span_of_dense if rotate else _centred
             (coordinates, frame), blur = prepare(rows, exponent, storage), 0.0
@@ -524,7 +524,9 @@ def _occupied(coordinates: Array, largest: float, length: int) -> Indices:
     return occupied if occupied.size else np.arange(1)
 
 
-def _span_of_sparse(rows: Rows, exponent: int) -> tuple[Array, Frame, float]:
+def _span_of_sparse(
+    rows: Rows, exponent: int, storage: Storage
+) -> tuple[Array, Frame, float]:
     """Rotate sparse rows into their span; only (n_points, n_dims) becomes dense."""
     scaled: Rows = scipy.sparse.csr_array(rows, dtype=np.float64, copy=True)
     if exponent:
@@ -534,14 +536,17 @@ def _span_of_sparse(rows: Rows, exponent: int) -> tuple[Array, Frame, float]:
     if n_points > n_features:
         moment = (scaled.T @ scaled).toarray() - n_points * np.outer(mean, mean)
         directions = scipy.linalg.eigh(moment)[1][:, ::-1]
-        rotated = scaled @ directions
-        coordinates = rotated - mean @ directions
-        # Rows are centred after rotation, so rounding is relative to the raw rows.
-        size = float(squared_lengths(rotated).max(initial=0.0))
+        coordinates, size = storage.empty((n_points, n_features)), 0.0
+        for chunk in row_slices(coordinates):
+            rotated = scaled[chunk] @ directions
+            # Rows are centred after rotation, so rounding is relative to the raw rows.
+            size = max(size, float(squared_lengths(rotated).max()))
+            np.subtract(rotated, mean @ directions, out=coordinates[chunk])
         keep = _occupied(coordinates, size, n_points)
         blur = 16.0 * n_features * _EPS * size
-        kept = np.ascontiguousarray(coordinates[:, keep])
-        return kept, Frame(directions[:, keep], None, None, mean), blur
+        if keep.size < n_features:
+            coordinates = _columns(coordinates, keep, storage)
+        return coordinates, Frame(directions[:, keep], None, None, mean), blur
     gram = (scaled @ scaled.T).toarray()
     size = float(gram.trace())
     towards_mean = scaled @ mean

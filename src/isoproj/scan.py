@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 from isoproj._spectral import Array, Indices
 from isoproj._storage import Storage
 from isoproj._threads import n_threads, threaded_map
-from isoproj.engines.base import Engine, Visitor, chosen
+from isoproj.engines.base import Engine, Progress, Visitor, chosen, current_walk
 from isoproj.leaders import Leaders, exact_losses
 from isoproj.pairs import PairSet
 from isoproj.points import Points
 
-__all__ = ["N_BINS", "PairSummary", "Progress", "largest_ratio", "summarise"]
+__all__ = ["N_BINS", "PairSummary", "largest_ratio", "summarise"]
 
 N_BINS = 4096
 _BLOCK_ROWS = 512
@@ -42,7 +42,6 @@ _CLOSE = 16.0
 _STRETCHED = 1e8
 
 Block = NDArray[Any]
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,7 +97,7 @@ def summarise(
     n_worst : int
         How many of the worst pairs to return (fewer if there are fewer pairs).
     progress : callable or None
-        Called with pairs done and pairs in all.
+        Called with pairs done and pairs in all; None tells who is ``walking``.
     engine : Engine or None
         Where blocks are looked at; None means threads of this process.
 
@@ -128,12 +127,13 @@ def summarise(
         top=largest_ratio(components),
     )
     n_done = 0
+    tell = current_walk(progress)
+    tell(0, pairs.n_pairs)
 
     def told(tally: _Tally) -> None:
         nonlocal n_done
         n_done += tally.n_done
-        if progress is not None:
-            progress(n_done, pairs.n_pairs)
+        tell(n_done, pairs.n_pairs)
 
     with chosen(engine).opened(points, sweep) as run:
         tally = run(sweep.tasks(points), told)

@@ -14,7 +14,7 @@ import math
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from isoproj._spectral import Array, Indices
 from isoproj._storage import Storage, row_slices
 from isoproj._threads import n_threads, one_blas_thread, threaded_map
-from isoproj.engines.base import Engine, Visitor, chosen
+from isoproj.engines.base import Engine, Visitor, chosen, current_walk
 from isoproj.pairs import PairSet
 from isoproj.points import Points, squared_lengths, times
 from isoproj.sieve import BLOCK_ROWS, Screens, Sieve
@@ -40,6 +40,10 @@ _POOL = 40_000
 _ROUNDS = (32, 16, 8, 4, 2, 1)
 # Pairs closer than this share of their norms are measured by their difference.
 _CLOSE = {np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-12}
+
+
+# Codes of pairs, what is kept of them, and how many pairs were looked at.
+_Found: TypeAlias = tuple[Indices, Array, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -265,7 +269,15 @@ class PairSearch:
         level = min(level, 2.0 * float(np.linalg.norm(factor, 2)) ** 2)
         starts = np.arange(0, self.points.n_points, BLOCK_ROWS)
         turn = np.gcd(np.arange(starts.size), _ROUNDS[0])
-        found = np.empty(0, dtype=np.intp), np.empty(0)
+        found: _Found = np.empty(0, dtype=np.intp), np.empty(0), 0
+        tell, n_seen = current_walk(), 0
+        tell(0, self.n_pairs)
+
+        def told(part: _Found) -> None:
+            nonlocal n_seen
+            n_seen += part[2]
+            tell(n_seen, self.n_pairs)
+
         with self._engine.opened(self.points, sweep) as run:
             done = 0
             for size in _ROUNDS:
@@ -273,7 +285,7 @@ class PairSearch:
                 if not chosen.size:
                     continue
                 bar = max(level, least)
-                part = run([(int(start), bar) for start in chosen], None)
+                part = run([(int(start), bar) for start in chosen], told)
                 found = sweep.merge([found, part])
                 done += chosen.size
                 # What is left can be told by what was seen: no weaker pair than the
@@ -283,12 +295,12 @@ class PairSearch:
                 if found[1].size > expected:
                     level = min(level, float(found[1][expected]))
         least = max(level, least)
-        found = found[0][found[1] <= least], found[1][found[1] <= least]
-        pool = np.unique(np.concatenate([found[0], self._pool]))
+        codes, weak = found[0][found[1] <= least], found[1][found[1] <= least]
+        pool = np.unique(np.concatenate([codes, self._pool]))
         if pool.size > _POOL:
-            pool = found[0][:_POOL]
+            pool = codes[:_POOL]
         self._pool = pool
-        return found
+        return codes, weak
 
     def _among_blocks(
         self, mapped: NDArray[Any], level: float
@@ -363,19 +375,17 @@ class _WeakestSweep:
     factor: Array
     most: int
 
-    def visitor(
-        self, points: Points
-    ) -> Visitor[tuple[int, float], tuple[Indices, Array]]:
+    def visitor(self, points: Points) -> Visitor[tuple[int, float], _Found]:
         coordinates = points.coordinates
         sieve = Sieve.of(coordinates, self.factor, points.storage)
         screens = Screens(sieve)
         mapped = times(coordinates, self.factor)
         local = threading.local()
 
-        def visit(task: tuple[int, float]) -> tuple[Indices, Array]:
+        def visit(task: tuple[int, float]) -> _Found:
             start, level = task
             parts = []
-            for found, _ in screens.at(level).survivors(points, start, local):
+            for found, n_pairs in screens.at(level).survivors(points, start, local):
                 pairs = found[sieve.least(found) <= level]
                 inverse = _inverse_squares(coordinates, pairs)
                 # Rotation may have rounded a gap to nothing.
@@ -383,16 +393,16 @@ class _WeakestSweep:
                 retained = _squares(mapped, pairs) * inverse
                 weak = retained <= level
                 codes = pairs[weak] @ np.array([points.n_points, 1])
-                parts.append((codes, retained[weak]))
+                parts.append((codes, retained[weak], n_pairs))
             return self.merge(parts)
 
         return visit
 
-    def merge(self, parts: Sequence[tuple[Indices, Array]]) -> tuple[Indices, Array]:
+    def merge(self, parts: Sequence[_Found]) -> _Found:
         codes = np.concatenate([part[0] for part in parts])
         retained = np.concatenate([part[1] for part in parts])
         order = np.lexsort((codes, retained))[: self.most]
-        return codes[order], retained[order]
+        return codes[order], retained[order], sum(part[2] for part in parts)
 
 
 def _low_rows(retained: Array, level: float) -> Indices:

@@ -25,6 +25,7 @@ from isoproj.commandline.models import (
     read_labels,
 )
 from isoproj.datafiles.reading import holds_model, read_points
+from isoproj.engines.base import walking
 from isoproj.pairs import PairRule
 
 __all__ = ["audit", "verify"]
@@ -104,7 +105,8 @@ def verify(options: argparse.Namespace, console: Console) -> None:
     model = load_model(options.model)
     data = options_data(options, min_rows=2)
     console.note(str(data))
-    claims = _claims(model.certificate, data.points, memory_limit(options))
+    with console.pairs("verifying") as progress, walking(progress):
+        claims = _claims(model.certificate, data.points, memory_limit(options))
     verified = all(claim.holds for claim in claims)
     rows = [
         [claim.name, claim.stated, claim.found, "pass" if claim.holds else "FAIL"]
