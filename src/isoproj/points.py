@@ -20,6 +20,7 @@ __all__ = ["Frame", "Points", "first_copies", "squared_lengths", "times"]
 Words = NDArray[np.uint64]
 
 _CHUNK = 4096
+_SMALL_CHUNK = 1024
 _EPS = float(np.finfo(np.float64).eps)
 
 
@@ -170,9 +171,9 @@ class Points:
             (coordinates, frame), blur = prepare(rows, exponent, storage), 0.0
         # Powers of two are exact, so distances keep every digit; entries near 1
         # keep float32 copies clear of its ends.
-        spread = max(float(coordinates.max()), -float(coordinates.min()))
+        spread = _largest_entry(coordinates)
         size = math.frexp(spread)[1] if spread > 0.0 else 0
-        np.ldexp(coordinates, -size, out=coordinates)
+        _scale_in_place(coordinates, size)
         blur = math.ldexp(blur, -2 * size)
         return Points(
             rows=rows,
@@ -369,17 +370,40 @@ def _exponent_of(rows: Rows) -> int:
 
     Zero, the common case, leaves the data alone.
     """
-    values = rows.data if is_sparse(rows) else rows
-    largest = max(
-        abs(float(values.max(initial=0.0))), abs(float(values.min(initial=0.0)))
-    )
-    exponent = math.frexp(largest)[1]
+    exponent = math.frexp(_largest_entry(rows))[1]
     return exponent if abs(exponent) > 100 else 0
 
 
+def _largest_entry(rows: Rows) -> float:
+    """Return the largest absolute value."""
+    values = rows.data if is_sparse(rows) else rows
+
+    def look(start: int) -> float:
+        chunk = values[start : start + _SMALL_CHUNK]
+        return max(float(chunk.max()), -float(chunk.min()))
+
+    starts = range(0, values.shape[0], _SMALL_CHUNK)
+    return max(threaded_map(look, starts, n_threads()), default=0.0)
+
+
 def _scale_in_place(values: Rows, exponent: int) -> None:
+    if exponent == 0:
+        return
     data = values.data if is_sparse(values) else values
-    np.ldexp(data, -exponent, out=data)
+
+    # Products are far faster than ldexp, and round as it does; the power of two may be
+    # too large to be a number.
+    powers = [exponent // 2, exponent - exponent // 2]
+    factors = [2.0**-p for p in ([exponent] if abs(exponent) < 1000 else powers)]
+
+    def scale(start: int) -> None:
+        chunk = data[start : start + _SMALL_CHUNK]
+        for factor in factors:
+            chunk *= factor
+
+    starts = range(0, data.shape[0], _SMALL_CHUNK)
+    for _ in threaded_map(scale, starts, n_threads()):
+        pass
 
 
 def _centred(rows: Rows, exponent: int, storage: Storage) -> tuple[Array, Frame]:
@@ -389,11 +413,11 @@ def _centred(rows: Rows, exponent: int, storage: Storage) -> tuple[Array, Frame]
     subtraction rounds relative to its result: there is no blur.
     """
     coordinates = storage.empty(rows.shape)
-    starts = range(0, rows.shape[0], _CHUNK // 4)
+    starts = range(0, rows.shape[0], _SMALL_CHUNK)
     if exponent:
 
         def scale(start: int) -> None:
-            chunk = slice(start, start + _CHUNK // 4)
+            chunk = slice(start, start + _SMALL_CHUNK)
             coordinates[chunk] = rows[chunk]
             _scale_in_place(coordinates[chunk], exponent)
 
@@ -403,7 +427,7 @@ def _centred(rows: Rows, exponent: int, storage: Storage) -> tuple[Array, Frame]
     mean = np.asarray(rows.mean(axis=0, dtype=np.float64))
 
     def fill(start: int) -> None:
-        chunk = slice(start, start + _CHUNK // 4)
+        chunk = slice(start, start + _SMALL_CHUNK)
         np.subtract(rows[chunk], mean, out=coordinates[chunk])
 
     for _ in threaded_map(fill, starts, n_threads()):
@@ -612,8 +636,12 @@ def _dense_hashes(rows: Rows) -> Words:
     hashes = np.empty(rows.shape[0], dtype=np.uint64)
     # Blocks that stay in cache: the words are made, used once and forgotten.
     step = max(1, 2**17 // max(1, multipliers.size))
-    for start in range(0, rows.shape[0], step):
+
+    def fill(start: int) -> None:
         hashes[start : start + step] = _words(rows[start : start + step]) @ multipliers
+
+    for _ in threaded_map(fill, range(0, rows.shape[0], step), n_threads()):
+        pass
     return hashes
 
 

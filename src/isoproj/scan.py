@@ -10,6 +10,7 @@ of pairs.
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 from collections.abc import Sequence
@@ -32,6 +33,7 @@ __all__ = ["N_BINS", "PairSummary", "largest_ratio", "summarise"]
 N_BINS = 4096
 _BLOCK_ROWS = 512
 _BLOCK_COLUMNS = 2048
+_FEW_ROWS = 64
 _SETTLE = 2048
 # Below this many pairs float64 throughout costs less than it is worth to avoid.
 _SMALL = 2_000_000
@@ -295,11 +297,13 @@ class _Factor:
         right = storage.empty((n_points, width + 2), dtype)
 
         def fill(start: int) -> None:
-            rows = slice(start, start + _BLOCK_ROWS)
-            block = coordinates[rows]
-            right[rows, :width] = block
-            right[rows, width] = 1.0
-            right[rows, width + 1] = np.einsum("ij,ij->i", block, block)
+            # Few rows at a time stay in the cache for their second use.
+            for first in range(start, min(start + _BLOCK_ROWS, n_points), _FEW_ROWS):
+                rows = slice(first, first + _FEW_ROWS)
+                block = coordinates[rows]
+                right[rows, :width] = block
+                right[rows, width] = 1.0
+                right[rows, width + 1] = np.einsum("ij,ij->i", block, block)
 
         for _ in threaded_map(fill, range(0, n_points, _BLOCK_ROWS), n_threads()):
             pass
@@ -384,8 +388,10 @@ class _AllPairsWalk:
         rows = slice(start, min(start + _BLOCK_ROWS, self.points.n_points))
         lefts = tuple(factor.left(rows) for factor in self.factors)
         space = self._space(lefts[0].dtype)
-        for first in range(start, self.points.n_points, _BLOCK_COLUMNS):
-            columns = slice(first, min(first + _BLOCK_COLUMNS, self.points.n_points))
+        # The block on the diagonal, half of it no pairs, is as small as it can be.
+        bounds = [start, *range(rows.stop, self.points.n_points, _BLOCK_COLUMNS)]
+        for first, stop in itertools.pairwise([*bounds, self.points.n_points]):
+            columns = slice(first, stop)
             if not self._visit(tally, rows, columns, self.factors, lefts, space):
                 # Too many close pairs for float32: this block again in float64.
                 factors = self._float64_factors()
@@ -428,7 +434,8 @@ class _AllPairsWalk:
         absent = self._absent(rows, columns)
         if absent is not None:
             total[absent] = np.inf
-        close = self._close(total, rows, columns, factors[0])
+        least = total.min(axis=1)
+        close = self._close(total, least, rows, columns, factors[0])
         if close.shape[0]:
             if factors is not self.exact_factors and close.shape[0] > total.size // 64:
                 return False
@@ -437,12 +444,13 @@ class _AllPairsWalk:
                 absent = np.zeros(total.shape, dtype=bool)
             absent[close[:, 0], close[:, 1]] = True
             total[absent] = np.inf
+            least = total.min(axis=1)
         np.matmul(lefts[1], factors[1].right[columns].T, out=ratios)
         np.divide(ratios, total, out=ratios)
         for sign in (1.0, -1.0) if tally.may_stretch else (1.0,):
             if absent is not None:
                 ratios[absent] = sign * np.inf
-            self._lead(tally, sign, ratios, total, rows, columns, factors)
+            self._lead(tally, sign, ratios, total, least, rows, columns, factors)
         present = ratios if absent is None else ratios[~absent][None, :]
         tally.add_spread(present, space.bins)
         return True
@@ -460,10 +468,12 @@ class _AllPairsWalk:
         return absent
 
     @staticmethod
-    def _close(total: Block, rows: slice, columns: slice, factor: _Factor) -> Indices:
+    def _close(
+        total: Block, least: Block, rows: slice, columns: slice, factor: _Factor
+    ) -> Indices:
         """Return the entries whose squared distance drowns in rounding error."""
         limits = _CLOSE * factor.row_errors(rows, columns)
-        suspects = np.flatnonzero(total.min(axis=1) <= limits)
+        suspects = np.flatnonzero(least <= limits)
         near, far = factor.norms[rows][suspects], factor.norms[columns]
         errors = factor.error * (near[:, None] + far) + factor.offset
         entries = np.argwhere(total[suspects] <= _CLOSE * errors)
@@ -482,6 +492,7 @@ class _AllPairsWalk:
         sign: float,
         ratios: Block,
         total: Block,
+        least: Block,
         rows: slice,
         columns: slice,
         factors: tuple[_Factor, _Factor],
@@ -495,7 +506,7 @@ class _AllPairsWalk:
             finite = np.isfinite(ratios[entries[:, 0], entries[:, 1]])
             self._settle_leaders(tally, entries[finite] + _corner(rows, columns))
         floor = self._floor(tally, sign)
-        bars = self._bars(sign, floor, total, rows, columns, factors)
+        bars = self._bars(sign, floor, least, rows, columns, factors)
         # Infinite ratios mark what is no pair, and pass no finite bar.
         bars = np.minimum(bars, np.finfo(ratios.dtype).max)
         extremes = ratios.min(axis=1) if sign > 0 else -ratios.max(axis=1)
@@ -516,7 +527,7 @@ class _AllPairsWalk:
         self,
         sign: float,
         floor: float,
-        total: Block,
+        least: Block,
         rows: slice,
         columns: slice,
         factors: tuple[_Factor, _Factor],
@@ -526,7 +537,6 @@ class _AllPairsWalk:
         A ratio ``q`` is off by at most ``(m + q e) / length`` with the errors ``m`` and
         ``e`` of what is divided; close pairs are out, so ``e / length`` is small.
         """
-        least = total.min(axis=1)
         error = 1.1 * factors[0].row_errors(rows, columns) / least
         mapped = 1.1 * factors[1].row_errors(rows, columns) / least
         if sign > 0:
