@@ -316,6 +316,14 @@ def test_a_dask_array_of_unknown_length_is_refused_in_one_line():
         audit(rows[rows[:, 0] > 0], COMPONENTS)
 
 
+def test_a_dask_table_is_read_slice_by_slice():
+    frames = pytest.importorskip("dask.dataframe")
+    tables = pytest.importorskip("pandas")
+    lazy = frames.from_pandas(tables.DataFrame(DATA["copies"]), npartitions=3)
+    there = audit(lazy, COMPONENTS, memory_limit=0)
+    assert_same_audit(there, audit(DATA["copies"], COMPONENTS))
+
+
 def test_an_hdf5_dataset_is_read_slice_by_slice(tmp_path):
     h5py = pytest.importorskip("h5py")
     given = DATA["float32"][:500]
