@@ -316,6 +316,14 @@ def test_a_dask_array_of_unknown_length_is_refused_in_one_line():
         audit(rows[rows[:, 0] > 0], COMPONENTS)
 
 
+def test_a_dask_table_is_read_slice_by_slice():
+    frames = pytest.importorskip("dask.dataframe")
+    tables = pytest.importorskip("pandas")
+    lazy = frames.from_pandas(tables.DataFrame(DATA["copies"]), npartitions=3)
+    there = audit(lazy, COMPONENTS, memory_limit=0)
+    assert_same_audit(there, audit(DATA["copies"], COMPONENTS))
+
+
 def test_an_hdf5_dataset_is_read_slice_by_slice(tmp_path):
     h5py = pytest.importorskip("h5py")
     given = DATA["float32"][:500]
@@ -334,7 +342,7 @@ rows = np.load(path, mmap_mode="r")
 components = np.eye(4, rows.shape[1])
 small = rows[:2200, :60]
 model = lambda limit: NearIsometricProjection(
-    4, random_state=0, tol=0.5, n_restarts=0, max_iter=1, memory_limit=limit
+    1, random_state=0, tol=2.0, n_restarts=0, max_iter=1, memory_limit=limit
 )
 # Libraries and threads take their memory before it is counted.
 import warnings
@@ -348,10 +356,11 @@ resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 # Less than all distances take, so that both look for pairs in the same way.
 budget = 0 if how == "files" else 1.5 * len(rows) ** 2
 try:
-    result = audit(rows, components, spread=False, memory_limit=budget)
     fitted = model(budget).fit(rows)
-    told = [result.distortion, fitted.distortion_, fitted.lower_bound_,
-            fitted.components_.tolist()]
+    audits = [audit(rows, components, spread=spread, memory_limit=budget)
+              for spread in (False, True)]
+    told = [audits[0].distortion, audits[1].mean, fitted.distortion_,
+            fitted.lower_bound_, fitted.components_.tolist()]
 except MemoryError:
     told = "MemoryError"
 print(json.dumps(told))

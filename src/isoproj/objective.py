@@ -29,7 +29,7 @@ from isoproj._threads import (
 )
 from isoproj._validation import Rows, as_dense, is_sparse
 from isoproj.pairs import PairSet
-from isoproj.points import Points, squared_lengths
+from isoproj.points import Points, squared_lengths, times
 
 __all__ = ["Objective", "kept_bound", "objective_matrix", "share_kept"]
 
@@ -236,7 +236,7 @@ def share_kept(
     exact = components.astype(np.float64)
     rows = centred_rows(points, n_rows)
     if objective is Objective.VARIANCE:
-        images = rows @ exact.T
+        images = times(rows, exact.T, points.storage)
         return min(1.0, float(np.vdot(images, images)) / float(np.vdot(rows, rows)))
     matrix = _feature_matrix(rows, points, pairs, objective)
     return min(1.0, float(np.vdot(exact, exact @ matrix)))

@@ -222,7 +222,8 @@ class Points:
             Translated by the image of the mean.
         """
         if not is_sparse(self.rows):
-            return times(self.coordinates, self.frame.coordinates_of(components.T))
+            directions = self.frame.coordinates_of(components.T)
+            return times(self.coordinates, directions, self.storage)
         # Span coordinates of sparse rows lack what a Gram matrix cannot see; the rows
         # themselves do not.
         images = np.ldexp(self.rows @ components.T, -self._exponent)
@@ -446,8 +447,7 @@ def _span_of_dense(rows: Rows, exponent: int, storage: Storage) -> tuple[Array, 
         directions = scipy.linalg.eigh(_second_moment(centred))[1][:, ::-1]
     largest = float(squared_lengths(centred).max(initial=0.0))
     # Rotating row by row keeps small rows accurate relative to their own size.
-    coordinates = storage.empty((n_points, directions.shape[1]))
-    times(centred, directions, out=coordinates)
+    coordinates = times(centred, directions, storage)
     keep = _occupied(coordinates, largest, max(centred.shape))
     del centred
     if keep.size < coordinates.shape[1]:
@@ -476,7 +476,13 @@ def _second_moment(centred: Array) -> Array:
     return np.asarray(total)
 
 
-def times(rows: Array, directions: Array, out: Array | None = None) -> Array:
+def times(
+    rows: Array,
+    directions: Array,
+    storage: Storage | None = None,
+    *,
+    out: Array | None = None,
+) -> Array:
     """Return ``rows @ directions``, threaded over chunks of rows.
 
     Parameters
@@ -485,8 +491,10 @@ def times(rows: Array, directions: Array, out: Array | None = None) -> Array:
         Points.
     directions : ndarray of shape (n_dims, s)
         Columns.
+    storage : Storage or None
+        Where a fresh array goes; None means memory.
     out : ndarray of shape (n_rows, s) or None
-        Where to put it.
+        An array to fill instead.
 
     Returns
     -------
@@ -500,7 +508,8 @@ def times(rows: Array, directions: Array, out: Array | None = None) -> Array:
     >>> times(np.eye(2), np.array([[1.0], [2.0]])).tolist()
     [[1.0], [2.0]]
     """
-    result = np.empty((rows.shape[0], directions.shape[1])) if out is None else out
+    shape = (rows.shape[0], directions.shape[1])
+    result = (storage or Storage()).empty(shape) if out is None else out
 
     def fill(start: int) -> None:
         stop = start + _CHUNK

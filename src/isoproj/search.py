@@ -195,7 +195,7 @@ class PairSearch:
             At least one pair.
         """
         with one_blas_thread():
-            mapped = times(self._rows, factor)
+            mapped = times(self._rows, factor, self.points.storage)
             if self.n_pairs > _SMALL:
                 # Collecting millions of pairs to keep thousands would cost more than
                 # the search itself.
@@ -235,7 +235,9 @@ class PairSearch:
             At least one pair, at most ``count``.
         """
         with one_blas_thread():
-            level = self._sampled_level(times(self._rows, factor), count)
+            level = self._sampled_level(
+                times(self._rows, factor, self.points.storage), count
+            )
         return self.weakest(factor, level, most=count)
 
     def _sampled_level(self, mapped: Array, count: int) -> float:
@@ -379,7 +381,7 @@ class _WeakestSweep:
         coordinates = points.coordinates
         sieve = Sieve.of(coordinates, self.factor, points.storage)
         screens = Screens(sieve)
-        mapped = times(coordinates, self.factor)
+        mapped = times(coordinates, self.factor, points.storage)
         local = threading.local()
 
         def visit(task: tuple[int, float]) -> _Found:

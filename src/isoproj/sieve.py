@@ -121,8 +121,7 @@ class Sieve:
         further = _spread_directions(coordinates, vectors, max(_WIDTHS))
         directions = np.hstack([vectors, further])
         storage = storage or Storage()
-        images = storage.empty((coordinates.shape[0], directions.shape[1]))
-        times(coordinates, directions, out=images)
+        images = times(coordinates, directions, storage)
         squares = _by_rows(lambda rows: squared_lengths(coordinates[rows]), coordinates)
         haze = 16.0 * coordinates.shape[1] * _EPS
         rests = squares - squared_lengths(images)

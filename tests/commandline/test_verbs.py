@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 
 import numpy as np
 import pytest
@@ -367,4 +368,13 @@ def test_a_budget_that_is_none_is_refused_in_one_line(run, folder, text):
     )
     assert (status, out) == (2, "")
     assert "as in 500M or 8G" in err
+    assert err.count("\n") == 1
+
+
+def test_no_room_for_scratch_files_is_told_in_one_line(run, folder, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(folder / "nowhere"))
+    words = ("model.isoproj", "points.npy", "--memory-limit", 0, "-q")
+    status, out, err = run("audit", *words)
+    assert (status, out) == (2, "")
+    assert "must take a scratch file" in err
     assert err.count("\n") == 1

@@ -29,7 +29,7 @@ from isoproj._validation import Rows, as_rows, check_real, checked_rows, is_spar
 from isoproj.auditing import audit
 from isoproj.exceptions import DuplicatePointsWarning
 from isoproj.pairs import LABELLED, PairRule, PairSet
-from isoproj.points import Points
+from isoproj.points import Points, times
 from isoproj.solvers.base import Monitor, Step, current_monitor
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ def shipped_components(
     points: Points, basis: Array, rows: Rows, k: int
 ) -> NDArray[np.float64] | NDArray[np.float32]:
     """Return the rows that users get: canonical order and signs, data's precision."""
-    projected = points.coordinates @ basis
+    projected = times(points.coordinates, basis, points.storage)
     _, order = np.linalg.eigh(projected.T @ projected)
     columns = points.frame.lift(basis @ order[:, ::-1])
     if columns.shape[1] < k:
