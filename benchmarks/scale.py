@@ -1,6 +1,7 @@
 """Figures of whole data sets: audits, memory, full MNIST, a cluster, larger sizes.
 
-Run: python benchmarks/scale.py [audit] [memory] [mnist] [dask] [cost] [--write]
+Run: python benchmarks/scale.py [audit] [memory] [mnist] [dask] [cost] [outofcore]
+[--write]
 `--write` keeps the table of each part under benchmarks/results/. Each part but `cost`
 takes its figures as ratios inside one run.
 """
@@ -8,11 +9,16 @@ takes its figures as ratios inside one run.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import resource
 import subprocess
 import sys
+import tempfile
+import threading
 import time
+import warnings
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -103,6 +109,105 @@ def memory() -> list[str]:
         )
         print(lines[-1], flush=True)
     return lines
+
+
+@contextmanager
+def anonymous_memory():
+    """Give a list that ends with the most memory of the process's own, in bytes."""
+    peak, done = [own_memory()], threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.005):
+            peak[0] = max(peak[0], own_memory())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    yield peak
+    done.set()
+    watcher.join()
+
+
+def own_memory() -> int:
+    """Return bytes that no file backs, which the system cannot take back."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(t.split()[1]) for t in lines if t.startswith("RssAnon"))
+
+
+def measure_outofcore(what: str, path: str, budget: float) -> None:
+    """Measure one task on a mapped file, after a small one has loaded all libraries."""
+    warnings.simplefilter("ignore")
+    points = np.load(path, mmap_mode="r")
+    components = principal_map(points, 20)
+    tasks = {
+        "audit": lambda X: audit(X, components, memory_limit=budget).mean,
+        "worst pairs": lambda X: audit(
+            X, components, spread=False, memory_limit=budget
+        ).worst_distortions.tolist(),
+        "fit": lambda X: (
+            NearIsometricProjection(
+                20,
+                random_state=0,
+                tol=0.1,
+                n_restarts=0,
+                max_iter=2,
+                memory_limit=budget,
+            )
+            .fit(X)
+            .components_.tolist()
+        ),
+    }
+    tasks[what](points[:2200])
+    start, seconds, processor = own_memory(), time.perf_counter(), time.process_time()
+    with anonymous_memory() as peak:
+        answer = tasks[what](points)
+    told = {
+        "memory": peak[0] - start,
+        "seconds": time.perf_counter() - seconds,
+        "processor": time.process_time() - processor,
+        "answer": hashlib.sha256(repr(answer).encode()).hexdigest(),
+    }
+    print(json.dumps(told))
+
+
+def outofcore(n_points: int) -> list[str]:
+    points = mnist_images(n_points)
+    n, d = points.shape
+    # Too little for distances in either case, so that fits work on the same pairs.
+    budgets = {"memory": 1.5 * n**2, "files": 0.1 * n * d * 8}
+    lines = [
+        f"MNIST, {n} x {d} float32 in a mapped .npy ({points.nbytes / 1e6:.0f} MB, "
+        f"{n * d * 8 / 1e6:.0f} MB in float64), k = 20, {n_threads()} threads. Own "
+        "memory is what the task adds, at its peak, to memory that no file backs and "
+        "the system cannot take back; answers are the same to the last bit.",
+        "",
+        "| task | memory_limit | own memory | processor time | wall time | "
+        "times the processor time in memory |",
+        "|---|---|---|---|---|---|",
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "points.npy"
+        np.save(path, points)
+        for what in ("audit", "worst pairs", "fit"):
+            got = {
+                name: _measured_outofcore(what, path, budget)
+                for name, budget in budgets.items()
+            }
+            assert len({each["answer"] for each in got.values()}) == 1
+            for name, each in got.items():
+                ratio = each["processor"] / got["memory"]["processor"]
+                lines.append(
+                    f"| {what} | {budgets[name] / 1e6:.0f} MB | "
+                    f"{each['memory'] / 1e6:.0f} MB | {each['processor']:.1f} s | "
+                    f"{each['seconds']:.1f} s | {ratio:.2f} |"
+                )
+                print(lines[-1], flush=True)
+    return lines
+
+
+def _measured_outofcore(what: str, path: Path, budget: float) -> dict[str, float]:
+    command = [sys.executable, __file__, "--measure", what]
+    command += ["--mapped", str(path), "--budget", str(budget)]
+    return json.loads(subprocess.run(command, check=True, stdout=-1).stdout)
 
 
 def mnist(n_points: int, k: int, tol: float) -> list[str]:
@@ -207,6 +312,7 @@ def main() -> None:
         "mnist": lambda: mnist(options.points or 60_000, 40, options.tol),
         "dask": lambda: cluster_rate(options.points or 20_000),
         "cost": lambda: cost(options.points or 20_000),
+        "outofcore": lambda: outofcore(options.points or 40_000),
     }
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", nargs="*", default=list(parts))
@@ -214,7 +320,12 @@ def main() -> None:
     parser.add_argument("--points", type=int, default=None)
     parser.add_argument("--tol", type=float, default=1e-2)
     parser.add_argument("--measure", help=argparse.SUPPRESS)
+    parser.add_argument("--mapped", help=argparse.SUPPRESS)
+    parser.add_argument("--budget", type=float, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.mapped:
+        measure_outofcore(options.measure, options.mapped, options.budget)
+        return
     if options.measure:
         measure(options.measure, options.points)
         return

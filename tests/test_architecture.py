@@ -16,6 +16,7 @@ ROOMS = [
     "_version",
     "_spectral",
     "_threads",
+    "_storage",
     "_validation",
     "_container",
     "points",

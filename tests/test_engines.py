@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import gc
 import os
 import signal
+import tempfile
 
 import numpy as np
 import pytest
@@ -15,19 +17,27 @@ from isoproj.pairs import prepare_pairs
 from isoproj.search import PairSearch
 from isoproj.sifting import find_worst
 
+dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
 ROWS = cloud(0, 2500, 40) * 0.85 ** np.arange(40)
 COMPONENTS = random_basis(1, 40, 4).T
 
 
+# A machine with much else to do starts workers slowly.
+PATIENCE = dict.fromkeys(
+    ("distributed.comm.timeouts.connect", "distributed.comm.timeouts.tcp"), "300s"
+)
+
+
 @pytest.fixture(scope="module")
 def client():
-    cluster = distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-    )
-    with cluster, distributed.Client(cluster) as client:
-        yield client
+    with dask.config.set(PATIENCE):
+        cluster = distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        )
+        with cluster, distributed.Client(cluster, timeout="300s") as client:
+            yield client
 
 
 class Murder:
@@ -120,3 +130,85 @@ def test_an_engine_can_be_made_from_an_address(client):
     engine = DaskEngine(client.scheduler.address)
     assert client.scheduler.address in repr(engine)
     engine.client.close()
+
+
+@pytest.fixture
+def mapped(tmp_path):
+    np.save(tmp_path / "rows.npy", ROWS)
+    return np.load(tmp_path / "rows.npy", mmap_mode="r")
+
+
+def test_points_in_a_file_are_read_from_there(client, mapped):
+    engine = DaskEngine(client)
+    on_cluster = audit(mapped, COMPONENTS, engine=engine, memory_limit=0)
+    assert engine.sharing == "path"
+    assert_same_audit(on_cluster, audit(ROWS, COMPONENTS))
+    audit(ROWS, COMPONENTS, engine=engine)
+    assert engine.sharing == "copies"
+
+
+def test_a_fit_by_path_is_that_of_threads(client, mapped):
+    models = [
+        NearIsometricProjection(
+            3, random_state=0, tol=0.1, n_restarts=0, memory_limit=0, engine=engine
+        ).fit(rows[:120])
+        for rows, engine in ((ROWS, None), (mapped, DaskEngine(client)))
+    ]
+    assert models[1].engine.sharing == "path"
+    assert_array_equal(models[0].components_, models[1].components_)
+    assert models[0].lower_bound_ == models[1].lower_bound_
+
+
+def test_a_worker_killed_while_it_reads_files_costs_its_blocks_only(client, tmp_path):
+    rows = cloud(2, 6000, 40)
+    np.save(tmp_path / "rows.npy", rows)
+    murdered = Murder(client, 1)
+    engine = DaskEngine(murdered)
+    mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    on_cluster = audit(mapped, COMPONENTS, engine=engine, memory_limit=0)
+    assert murdered.count > 3
+    assert engine.sharing == "path"
+    assert_same_audit(on_cluster, audit(rows, COMPONENTS))
+
+
+def test_another_file_of_the_same_name_is_noticed(client, mapped, tmp_path):
+    other = tmp_path / "other.npy"
+    np.save(other, ROWS[::-1])
+    other.replace(tmp_path / "rows.npy")
+    engine = DaskEngine(client)
+    on_cluster = audit(mapped, COMPONENTS, engine=engine)
+    assert engine.sharing == "copies"
+    assert_same_audit(on_cluster, audit(ROWS, COMPONENTS))
+
+
+def test_files_that_a_later_worker_cannot_read_are_sent_to_it(
+    client, mapped, tmp_path, monkeypatch
+):
+    class Vanishing:
+        """Stands for a client whose workers lose sight of the files."""
+
+        def __getattr__(self, name):
+            return getattr(client, name)
+
+        def submit(self, *args, **options):
+            (tmp_path / "rows.npy").unlink(missing_ok=True)
+            return client.submit(*args, **options)
+
+    engine = DaskEngine(Vanishing())
+    on_cluster = audit(mapped, COMPONENTS, engine=engine)
+    assert engine.sharing == "copies"
+    assert_same_audit(on_cluster, audit(ROWS, COMPONENTS))
+
+
+def test_shared_scratch_files_are_gone_with_their_points(
+    client, mapped, tmp_path, monkeypatch
+):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    engine = DaskEngine(client)
+    audit(mapped, COMPONENTS, engine=engine, memory_limit=0)
+    assert len(list(scratch.iterdir())) == 1
+    del engine
+    gc.collect()
+    assert list(scratch.iterdir()) == []

@@ -10,16 +10,19 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
 from isoproj._spectral import Array, Indices
+from isoproj._storage import Storage, row_slices
 
 __all__ = [
     "Rows",
     "as_dense",
+    "as_rows",
     "check_map",
     "check_pair_list",
     "check_points",
     "check_real",
     "checked_rows",
     "is_sparse",
+    "not_finite",
 ]
 
 # Points as given: dense (float32 or float64) or scipy CSR, one point a row.
@@ -77,13 +80,82 @@ def check_real(data: ArrayLike | Rows) -> None:
         raise ValueError(msg)
 
 
-def check_points(data: ArrayLike | Rows) -> Rows:
+def as_rows(data: ArrayLike | Rows, storage: Storage) -> ArrayLike | Rows:
+    """Return a matrix with its rows in one piece each, whatever it lies in.
+
+    Arrays of floats with whole rows, mapped files among them, are returned as they are.
+    All others that give their rows by slices (arrays of Dask, HDF5 or Zarr, mapped
+    files of integers) are copied slice by slice to where ``storage`` has room. What is
+    no matrix of numbers is returned as it is, for others to refuse.
+
+    Parameters
+    ----------
+    data : array-like or sparse matrix
+        Anything.
+    storage : Storage
+        Where copies go.
+
+    Returns
+    -------
+    array-like or sparse matrix
+        A float ndarray if ``data`` is a matrix of numbers.
+
+    Raises
+    ------
+    ValueError
+        If the number of rows is not known.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj._storage import Storage
+    >>> from isoproj._validation import as_rows
+    >>> as_rows(np.eye(2, dtype=np.int8), Storage()).dtype
+    dtype('float64')
+    """
+    if hasattr(data, "to_dask_array"):
+        data = data.to_dask_array(lengths=True)
+    kind, shape = _dtype_of(data), tuple(getattr(data, "shape", ()))
+    plain = type(data) in (np.ndarray, np.memmap)
+    other = isinstance(data, np.ndarray) or not hasattr(data, "__getitem__")
+    if kind is None or len(shape) != 2 or is_sparse(data) or (other and not plain):
+        return data
+    if not all(isinstance(n, int | np.integer) for n in shape):
+        msg = (
+            f"X must have a known number of rows and columns; got shape {shape}. "
+            "Call X.compute_chunk_sizes() first."
+        )
+        raise ValueError(msg)
+    floats = kind in (np.dtype(np.float64), np.dtype(np.float32))
+    rows: Any = data
+    if plain and floats and rows.strides[1] == kind.itemsize and rows.flags.aligned:
+        return np.asarray(rows)
+    if 0 in shape:
+        return np.empty(shape)
+    n_rows, n_columns = shape
+    return storage.filled(rows, (n_rows, n_columns), kind if floats else np.float64)
+
+
+def _dtype_of(data: object) -> np.dtype[Any] | None:
+    """Return the type of an array of real numbers, None for whatever else."""
+    named = getattr(data, "dtype", None)
+    try:
+        kind = None if named is None else np.dtype(named)
+    except TypeError:
+        return None
+    return kind if kind is not None and kind.kind in "biuf" else None
+
+
+def check_points(data: ArrayLike | Rows, storage: Storage | None = None) -> Rows:
     """Return ``data`` as float rows, dense or CSR, or say what is wrong with it.
 
     Parameters
     ----------
     data : array-like or sparse matrix of shape (n_points, n_features)
-        Any numbers; float32 and float64 are kept as they are.
+        Any numbers; float32 and float64 are kept as they are. What gives its rows by
+        slices, as Dask and HDF5 do, is read slice by slice.
+    storage : Storage or None
+        Where copies go; None means memory.
 
     Returns
     -------
@@ -103,14 +175,16 @@ def check_points(data: ArrayLike | Rows) -> Rows:
     dtype('float64')
     """
     check_real(data)
+    storage = storage or Storage()
     rows = check_array(
-        data,
+        as_rows(data, storage),
         accept_sparse="csr",
         dtype=[np.float64, np.float32],
         ensure_all_finite=False,
         ensure_min_samples=2,
     )
-    return checked_rows(rows)
+    # Tables become arrays whose columns lie in one piece.
+    return checked_rows(as_rows(rows, storage))
 
 
 def checked_rows(rows: Rows) -> Rows:
@@ -149,22 +223,32 @@ def checked_rows(rows: Rows) -> Rows:
         total = np.sum(values, dtype=np.float64)
     if np.isfinite(total):
         return rows
-    bad = np.argwhere(~np.isfinite(values))
-    if bad.size == 0:
-        return rows
     if is_sparse(rows):
-        at = int(bad[0, 0])
-        row = int(np.searchsorted(rows.indptr, at, side="right")) - 1
-        column, value = int(rows.indices[at]), values[at]
-    else:
-        row, column = (int(b) for b in bad[0])
-        value = values[row, column]
+        for at in np.flatnonzero(~np.isfinite(values))[:1].tolist():
+            row = int(np.searchsorted(rows.indptr, at, side="right")) - 1
+            raise ValueError(not_finite(row, int(rows.indices[at]), values[at]))
+        return rows
+    for chunk in row_slices(rows):
+        for row, column in np.argwhere(~np.isfinite(rows[chunk]))[:1].tolist():
+            row += chunk.start
+            raise ValueError(not_finite(row, column, rows[row, column]))
+    return rows
+
+
+def not_finite(row: int, column: int, value: float) -> str:
+    """Return what to say of an entry that is not finite.
+
+    Examples
+    --------
+    >>> from isoproj._validation import not_finite
+    >>> not_finite(0, 2, float("nan"))
+    'X must be finite; row 0, column 2 contains NaN. Drop or fill that row.'
+    """
     name = "NaN" if np.isnan(value) else "infinity (inf)"
-    msg = (
+    return (
         f"X must be finite; row {row}, column {column} contains {name}. "
         "Drop or fill that row."
     )
-    raise ValueError(msg)
 
 
 def check_map(components: ArrayLike, n_features: int) -> Array:

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isoproj._spectral import Array, Indices
+from isoproj._storage import MEMORY_LIMIT, Storage, check_memory_limit
 from isoproj._validation import Rows, check_map, check_points
-from isoproj.engines.base import Engine
+from isoproj.engines.base import Engine, Progress
 from isoproj.pairs import PairRule, prepare_pairs
-from isoproj.scan import PairSummary, Progress, largest_ratio, summarise
+from isoproj.scan import PairSummary, largest_ratio, summarise
 from isoproj.sifting import Effort, WorstPairs, find_worst
 
 __all__ = ["AuditResult", "audit"]
@@ -128,6 +129,7 @@ def audit(
     n_worst: int = 10,
     spread: bool = True,
     progress: Progress | None = None,
+    memory_limit: float = MEMORY_LIMIT,
     engine: Engine | None = None,
 ) -> AuditResult:
     """Measure a linear map on all pairs of points, exactly.
@@ -135,7 +137,9 @@ def audit(
     Parameters
     ----------
     X : array-like or sparse matrix of shape (n_points, n_features)
-        The data.
+        The data. It need not fit in memory: a mapped file (``numpy.load`` with
+        ``mmap_mode="r"``) is read where it is, an array of Dask, HDF5 or Zarr slice by
+        slice.
     components : array-like of shape (k, n_features) or fitted estimator
         The map, orthonormal or not; of an estimator its ``components_``.
     pairs : str, array-like of shape (m, 2) or PairRule
@@ -159,6 +163,9 @@ def audit(
         pairs are the same.
     progress : callable or None
         Called with pairs done and pairs in all, now and then.
+    memory_limit : float
+        Bytes that arrays as large as ``X`` may take in memory; what goes beyond lies in
+        scratch files. The result does not depend on it.
     engine : Engine or None
         Where pairs are looked at: ``DaskEngine(client)`` for a cluster; None means
         threads of this process.
@@ -182,14 +189,16 @@ def audit(
     >>> round(result.distortion, 3), result.worst_pairs[0].tolist()
     (0.8, [1, 2])
     """
-    rows = check_points(X)
+    check_memory_limit(memory_limit)
+    storage = Storage(memory_limit, is_shared=engine is not None)
+    rows = check_points(X, storage)
     linear = check_map(getattr(components, "components_", components), rows.shape[1])
     if n_worst < 1:
         msg = f"n_worst must be at least 1; got {n_worst}. Ask for one pair or more."
         raise ValueError(msg)
     if not isinstance(pairs, PairRule):
         pairs = PairRule(pairs, labels, n_neighbors, min_distance, include_norms)
-    points, selected = prepare_pairs(rows, pairs, rotate=False)
+    points, selected = prepare_pairs(rows, pairs, rotate=False, storage=storage)
     # Without the spread only losses are looked for, so that no pair may gain.
     if spread or largest_ratio(linear) > 1.0 + 1e-6:
         summary = summarise(

@@ -12,6 +12,7 @@ from isoproj._spectral import (
     Array,
     Indices,
 )
+from isoproj._storage import MEMORY_LIMIT, Storage, check_memory_limit
 from isoproj._validation import Rows, check_points
 from isoproj.certificate import Certificate, Exclusion, Guarantee, naming_fault
 from isoproj.certify import (
@@ -56,7 +57,11 @@ class Claim:
 
 
 def check_claims(
-    certificate: Certificate, X: ArrayLike | Rows, *, scan: bool = True
+    certificate: Certificate,
+    X: ArrayLike | Rows,
+    *,
+    scan: bool = True,
+    memory_limit: float = MEMORY_LIMIT,
 ) -> tuple[Claim, ...]:
     """Recompute every claim of a certificate on the data it is about.
 
@@ -69,6 +74,9 @@ def check_claims(
     scan : bool
         Whether to walk over all pairs. Without it the claims that need a walk, that of
         the distortion among them, are left out.
+    memory_limit : float
+        Bytes that arrays as large as ``X`` may take in memory; what goes beyond lies in
+        scratch files.
 
     Returns
     -------
@@ -86,7 +94,9 @@ def check_claims(
     >>> all(claim.holds for claim in check_claims(model.certificate_, X))
     True
     """
-    rows = check_points(X)
+    check_memory_limit(memory_limit)
+    storage = Storage(memory_limit)
+    rows = check_points(X, storage)
     named = {"listed_pairs", "labels"}
     named = {name for name in named if getattr(certificate, name) is not None}
     fault = naming_fault(certificate.pair_kind, named)
@@ -101,7 +111,9 @@ def check_claims(
     if not claims[-1].holds:
         return tuple(claims)
     try:
-        points, pairs = prepare_pairs(rows, certificate.pairs, rotate=False)
+        points, pairs = prepare_pairs(
+            rows, certificate.pairs, rotate=False, storage=storage
+        )
     except ValueError as error:
         none = Claim(
             name="pairs that count",
@@ -118,7 +130,7 @@ def check_claims(
         claims.append(_sampled_claim(certificate, points))
     claims.append(_lower_bound_claim(certificate, points, pairs))
     if scan and certificate.spectral_ratio is not None:
-        claims.append(_spectral_claim(certificate, rows))
+        claims.append(_spectral_claim(certificate, rows, storage))
     if certificate.exclusion is not None:
         claims.append(_exclusion_claim(certificate.exclusion, points, pairs))
     if certificate.guarantee is not None:
@@ -128,7 +140,12 @@ def check_claims(
     return tuple(claims)
 
 
-def verify(certificate: Certificate, X: ArrayLike | Rows) -> None:
+def verify(
+    certificate: Certificate,
+    X: ArrayLike | Rows,
+    *,
+    memory_limit: float = MEMORY_LIMIT,
+) -> None:
     """Recompute every claim of a certificate; return if all hold.
 
     Parameters
@@ -136,7 +153,10 @@ def verify(certificate: Certificate, X: ArrayLike | Rows) -> None:
     certificate : Certificate
         What is claimed.
     X : array-like or sparse matrix of shape (n_points, n_features)
-        The data it is claimed of.
+        The data it is claimed of. It need not fit in memory, as for ``audit``.
+    memory_limit : float
+        Bytes that arrays as large as ``X`` may take in memory; what goes beyond lies in
+        scratch files.
 
     Raises
     ------
@@ -151,7 +171,7 @@ def verify(certificate: Certificate, X: ArrayLike | Rows) -> None:
     >>> model = NearIsometricProjection(n_components=2).fit(X)
     >>> verify(model.certificate_, X)
     """
-    for claim in check_claims(certificate, X):
+    for claim in check_claims(certificate, X, memory_limit=memory_limit):
         if not claim.holds:
             msg = (
                 f"{claim.name} does not hold: the certificate states {claim.stated}, "
@@ -290,8 +310,8 @@ def _sampled_claim(certificate: Certificate, points: Points) -> Claim:
     )
 
 
-def _spectral_claim(certificate: Certificate, rows: Rows) -> Claim:
-    points, pairs = prepare_pairs(rows, certificate.pairs, rotate=True)
+def _spectral_claim(certificate: Certificate, rows: Rows, storage: Storage) -> Claim:
+    points, pairs = prepare_pairs(rows, certificate.pairs, rotate=True, storage=storage)
     stated = certificate.spectral_ratio or math.nan
     found = spectral_ratio(points, pairs, certificate.n_components)
     holds = math.isfinite(found) and abs(stated - found) <= _TOLERANCE * found

@@ -11,6 +11,7 @@ __all__ = [
     "InfeasibleError",
     "IsoprojError",
     "NoPairsError",
+    "ScratchError",
 ]
 
 
@@ -44,6 +45,10 @@ class InfeasibleError(IsoprojError, ValueError):
 
 class NoPairsError(IsoprojError, ValueError):
     """No pair that counts has a direction."""
+
+
+class ScratchError(IsoprojError, OSError):
+    """Arrays beyond the memory budget need a scratch file, and it cannot be made."""
 
 
 class DuplicatePointsWarning(UserWarning):

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isoproj._spectral import Array, Indices, top_eigenvalue_sum
+from isoproj._storage import row_slices
 from isoproj._threads import (
     n_threads,
     one_blas_thread,
@@ -28,7 +29,7 @@ from isoproj._threads import (
 )
 from isoproj._validation import Rows, as_dense, is_sparse
 from isoproj.pairs import PairSet
-from isoproj.points import Points, squared_lengths
+from isoproj.points import Points, squared_lengths, times
 
 __all__ = ["Objective", "kept_bound", "objective_matrix", "share_kept"]
 
@@ -82,8 +83,10 @@ def centred_rows(points: Points, n_rows: int) -> Array:
             "of features first, for example with TruncatedSVD."
         )
         raise ValueError(msg)
-    dense = np.array(as_dense(rows), dtype=np.float64)
-    largest = float(np.abs(dense).max())
+    dense: Array = points.storage.empty(rows.shape)
+    for chunk in row_slices(dense):
+        dense[chunk] = as_dense(rows[chunk])
+    largest = max(float(dense.max()), -float(dense.min()))
     # Powers of two are exact, and shares do not depend on them.
     np.ldexp(dense, -math.frexp(largest)[1], out=dense)
     # Far from the origin the mean itself is rounded; that of what is left is not.
@@ -233,7 +236,7 @@ def share_kept(
     exact = components.astype(np.float64)
     rows = centred_rows(points, n_rows)
     if objective is Objective.VARIANCE:
-        images = rows @ exact.T
+        images = times(rows, exact.T, points.storage)
         return min(1.0, float(np.vdot(images, images)) / float(np.vdot(rows, rows)))
     matrix = _feature_matrix(rows, points, pairs, objective)
     return min(1.0, float(np.vdot(exact, exact @ matrix)))
@@ -245,7 +248,10 @@ def _feature_matrix(
     """Return the objective's matrix in the coordinates of the data."""
     if objective is Objective.DISTORTION and points.n_points > rows.shape[0]:
         # The origin is a point too, and moves with the others.
-        rows = np.vstack([rows, _origin(points, rows)])
+        n_rows = rows.shape[0]
+        longer = points.storage.empty((n_rows + 1, rows.shape[1]))
+        longer[:n_rows], longer[n_rows:] = rows, _origin(points, rows)
+        rows = longer
     return objective_matrix(
         rows,
         objective,
@@ -258,8 +264,9 @@ def _feature_matrix(
 def _origin(points: Points, rows: Array) -> Array:
     """Return the origin in the coordinates of centred rows."""
     first = np.array(as_dense(points.rows[:1]), dtype=np.float64)
-    largest = abs(points.rows[: rows.shape[0]]).max()
-    return rows[:1] - np.ldexp(first, -math.frexp(float(largest))[1])
+    given = points.rows[: rows.shape[0]]
+    largest = max(float(given.max()), -float(given.min()))
+    return rows[:1] - np.ldexp(first, -math.frexp(largest)[1])
 
 
 @single_blas_thread

@@ -13,6 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from isoproj._spectral import Indices
+from isoproj._storage import Storage
 from isoproj._threads import single_blas_thread
 from isoproj._validation import Rows, check_pair_list
 from isoproj.exceptions import NoPairsError
@@ -237,6 +238,7 @@ def prepare_pairs(
     *,
     rotate: bool,
     seed: int = 0,
+    storage: Storage | None = None,
 ) -> tuple[Points, PairSet]:
     """Return validated rows as points, with the pairs that count.
 
@@ -250,6 +252,8 @@ def prepare_pairs(
         Whether coordinates are rotated into the span of the points.
     seed : int
         Of the sample.
+    storage : Storage or None
+        Where arrays as large as the data go; None means memory.
 
     Returns
     -------
@@ -277,7 +281,9 @@ def prepare_pairs(
     """
     rule = pairs if isinstance(pairs, PairRule) else PairRule(pairs)
     rule.check()
-    points = Points.prepare(rows, rotate=rotate, with_origin=rule.has_origin)
+    points = Points.prepare(
+        rows, rotate=rotate, with_origin=rule.has_origin, storage=storage
+    )
     n_rows = int(rows.shape[0])
     kind = rule.kind
     rule = _resolved(rule, points, n_rows, seed)

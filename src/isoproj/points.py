@@ -11,6 +11,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from isoproj._spectral import Array, Indices, orthonormal
+from isoproj._storage import Storage, row_slices
 from isoproj._threads import n_threads, single_blas_thread, threaded_map
 from isoproj._validation import Rows, as_dense, is_sparse
 
@@ -19,6 +20,7 @@ __all__ = ["Frame", "Points", "first_copies", "squared_lengths", "times"]
 Words = NDArray[np.uint64]
 
 _CHUNK = 4096
+_SMALL_CHUNK = 1024
 _EPS = float(np.finfo(np.float64).eps)
 
 
@@ -108,6 +110,8 @@ class Points:
     raw_square : float
         Largest squared length of a sparse row before centring, in the scale of
         ``coordinates``; 0 for dense data.
+    storage : Storage
+        Where arrays go that are as large as these.
     """
 
     rows: Rows
@@ -116,12 +120,19 @@ class Points:
     first_copy: Indices
     blur: float
     raw_square: float
+    storage: Storage
     _exponent: int = field(repr=False)
     _scale: int = field(repr=False)
 
     @staticmethod
     @single_blas_thread
-    def prepare(rows: Rows, *, rotate: bool, with_origin: bool = False) -> Points:
+    def prepare(
+        rows: Rows,
+        *,
+        rotate: bool,
+        with_origin: bool = False,
+        storage: Storage | None = None,
+    ) -> Points:
         """Centre validated rows and, if asked, rotate them into their span.
 
         Parameters
@@ -133,6 +144,8 @@ class Points:
             first. Sparse rows are always rotated.
         with_origin : bool
             Whether the origin counts as one more point, the last.
+        storage : Storage or None
+            Where coordinates go; None means memory.
 
         Returns
         -------
@@ -147,21 +160,20 @@ class Points:
         >>> Points.prepare(line, rotate=True).coordinates.shape
         (3, 1)
         """
+        storage = storage or Storage()
         if with_origin:
-            rows = _with_zero_row(rows)
+            rows = _with_zero_row(rows, storage)
         exponent = _exponent_of(rows)
         if is_sparse(rows):
-            prepare = _span_of_sparse
-        elif rotate:
-            prepare = _span_of_dense
+            coordinates, frame, blur = _span_of_sparse(rows, exponent, storage)
         else:
-            prepare = _centred
-        coordinates, frame, blur = prepare(rows, exponent)
+            prepare = _span_of_dense if rotate else _centred
+            (coordinates, frame), blur = prepare(rows, exponent, storage), 0.0
         # Powers of two are exact, so distances keep every digit; entries near 1
         # keep float32 copies clear of its ends.
-        spread = max(float(coordinates.max()), -float(coordinates.min()))
+        spread = _largest_entry(coordinates)
         size = math.frexp(spread)[1] if spread > 0.0 else 0
-        np.ldexp(coordinates, -size, out=coordinates)
+        _scale_in_place(coordinates, size)
         blur = math.ldexp(blur, -2 * size)
         return Points(
             rows=rows,
@@ -170,6 +182,7 @@ class Points:
             first_copy=first_copies(rows),
             blur=blur,
             raw_square=_largest_square(rows, exponent + size),
+            storage=storage,
             _exponent=exponent,
             _scale=size,
         )
@@ -209,7 +222,8 @@ class Points:
             Translated by the image of the mean.
         """
         if not is_sparse(self.rows):
-            return times(self.coordinates, self.frame.coordinates_of(components.T))
+            directions = self.frame.coordinates_of(components.T)
+            return times(self.coordinates, directions, self.storage)
         # Span coordinates of sparse rows lack what a Gram matrix cannot see; the rows
         # themselves do not.
         images = np.ldexp(self.rows @ components.T, -self._exponent)
@@ -275,8 +289,12 @@ class Points:
         """
         if is_sparse(self.rows):
             return np.asarray(self.coordinates[chosen])
-        rows = np.ldexp(self.rows[chosen].astype(np.float64), -self._exponent)
-        return np.asarray(np.ldexp(rows - self.frame.mean, -self._scale))
+        centred = self.storage.empty((chosen.size, self.rows.shape[1]))
+        for chunk in row_slices(centred):
+            rows = self.rows[chosen[chunk]].astype(np.float64)
+            rows = np.ldexp(rows, -self._exponent) - self.frame.mean
+            np.ldexp(rows, -self._scale, out=centred[chunk])
+        return centred
 
     def to_coordinate_scale(self, length: float) -> float:
         """Return a length of the data in the scale of ``coordinates``."""
@@ -328,11 +346,14 @@ def squared_lengths(gaps: Rows) -> Array:
     return np.asarray(np.einsum("ij,ij->i", gaps, gaps))
 
 
-def _with_zero_row(rows: Rows) -> Rows:
-    zero = np.zeros((1, rows.shape[1]), dtype=rows.dtype)
+def _with_zero_row(rows: Rows, storage: Storage) -> Rows:
+    n_rows, n_features = rows.shape
     if is_sparse(rows):
-        return scipy.sparse.vstack([rows, scipy.sparse.csr_array(zero)], format="csr")
-    return np.vstack([rows, zero])
+        zero = scipy.sparse.csr_array((1, n_features), dtype=rows.dtype)
+        return scipy.sparse.vstack([rows, zero], format="csr")
+    longer = storage.empty((n_rows + 1, n_features), rows.dtype)
+    longer[:n_rows], longer[n_rows] = rows, 0.0
+    return longer
 
 
 def _largest_square(rows: Rows, exponent: int) -> float:
@@ -349,43 +370,74 @@ def _exponent_of(rows: Rows) -> int:
 
     Zero, the common case, leaves the data alone.
     """
-    values = rows.data if is_sparse(rows) else rows
-    largest = max(
-        abs(float(values.max(initial=0.0))), abs(float(values.min(initial=0.0)))
-    )
-    exponent = math.frexp(largest)[1]
+    exponent = math.frexp(_largest_entry(rows))[1]
     return exponent if abs(exponent) > 100 else 0
 
 
+def _largest_entry(rows: Rows) -> float:
+    """Return the largest absolute value."""
+    values = rows.data if is_sparse(rows) else rows
+
+    def look(start: int) -> float:
+        chunk = values[start : start + _SMALL_CHUNK]
+        return max(float(chunk.max()), -float(chunk.min()))
+
+    starts = range(0, values.shape[0], _SMALL_CHUNK)
+    return max(threaded_map(look, starts, n_threads()), default=0.0)
+
+
 def _scale_in_place(values: Rows, exponent: int) -> None:
+    if exponent == 0:
+        return
     data = values.data if is_sparse(values) else values
-    np.ldexp(data, -exponent, out=data)
+
+    # Products are far faster than ldexp, and round as it does; the power of two may be
+    # too large to be a number.
+    powers = [exponent // 2, exponent - exponent // 2]
+    factors = [2.0**-p for p in ([exponent] if abs(exponent) < 1000 else powers)]
+
+    def scale(start: int) -> None:
+        chunk = data[start : start + _SMALL_CHUNK]
+        for factor in factors:
+            chunk *= factor
+
+    starts = range(0, data.shape[0], _SMALL_CHUNK)
+    for _ in threaded_map(scale, starts, n_threads()):
+        pass
 
 
-def _centred(rows: Rows, exponent: int) -> tuple[Array, Frame, float]:
+def _centred(rows: Rows, exponent: int, storage: Storage) -> tuple[Array, Frame]:
     """Return dense rows minus their mean, in a fresh float64 array.
 
     The mean's own rounding is a translation, which no distance sees, and the
     subtraction rounds relative to its result: there is no blur.
     """
+    coordinates = storage.empty(rows.shape)
+    starts = range(0, rows.shape[0], _SMALL_CHUNK)
     if exponent:
-        rows = np.array(rows, dtype=np.float64, order="C")
-        _scale_in_place(rows, exponent)
+
+        def scale(start: int) -> None:
+            chunk = slice(start, start + _SMALL_CHUNK)
+            coordinates[chunk] = rows[chunk]
+            _scale_in_place(coordinates[chunk], exponent)
+
+        for _ in threaded_map(scale, starts, n_threads()):
+            pass
+        rows = coordinates
     mean = np.asarray(rows.mean(axis=0, dtype=np.float64))
-    coordinates = np.empty(rows.shape)
 
     def fill(start: int) -> None:
-        chunk = slice(start, start + _CHUNK // 4)
+        chunk = slice(start, start + _SMALL_CHUNK)
         np.subtract(rows[chunk], mean, out=coordinates[chunk])
 
-    for _ in threaded_map(fill, range(0, rows.shape[0], _CHUNK // 4), n_threads()):
+    for _ in threaded_map(fill, starts, n_threads()):
         pass
-    return coordinates, Frame(None, None, None, mean), 0.0
+    return coordinates, Frame(None, None, None, mean)
 
 
-def _span_of_dense(rows: Rows, exponent: int) -> tuple[Array, Frame, float]:
+def _span_of_dense(rows: Rows, exponent: int, storage: Storage) -> tuple[Array, Frame]:
     """Rotate centred rows into an orthonormal basis of their span."""
-    centred, frame, _ = _centred(rows, exponent)
+    centred, frame = _centred(rows, exponent, storage)
     n_points, n_features = centred.shape
     if n_points <= n_features:
         # QR keeps the directions orthonormal however ill-conditioned the points.
@@ -393,11 +445,21 @@ def _span_of_dense(rows: Rows, exponent: int) -> tuple[Array, Frame, float]:
         directions = q @ scipy.linalg.svd(r, full_matrices=False)[0]
     else:
         directions = scipy.linalg.eigh(_second_moment(centred))[1][:, ::-1]
+    largest = float(squared_lengths(centred).max(initial=0.0))
     # Rotating row by row keeps small rows accurate relative to their own size.
-    coordinates = times(centred, directions)
-    keep = _occupied(coordinates, centred)
-    kept = np.ascontiguousarray(coordinates[:, keep])
-    return kept, Frame(directions[:, keep], None, None, frame.mean), 0.0
+    coordinates = times(centred, directions, storage)
+    keep = _occupied(coordinates, largest, max(centred.shape))
+    del centred
+    if keep.size < coordinates.shape[1]:
+        coordinates = _columns(coordinates, keep, storage)
+    return coordinates, Frame(directions[:, keep], None, None, frame.mean)
+
+
+def _columns(rows: Array, keep: Indices, storage: Storage) -> Array:
+    kept = storage.empty((rows.shape[0], keep.size))
+    for chunk in row_slices(rows):
+        kept[chunk] = rows[chunk][:, keep]
+    return kept
 
 
 def _second_moment(centred: Array) -> Array:
@@ -414,7 +476,13 @@ def _second_moment(centred: Array) -> Array:
     return np.asarray(total)
 
 
-def times(rows: Array, directions: Array) -> Array:
+def times(
+    rows: Array,
+    directions: Array,
+    storage: Storage | None = None,
+    *,
+    out: Array | None = None,
+) -> Array:
     """Return ``rows @ directions``, threaded over chunks of rows.
 
     Parameters
@@ -423,6 +491,10 @@ def times(rows: Array, directions: Array) -> Array:
         Points.
     directions : ndarray of shape (n_dims, s)
         Columns.
+    storage : Storage or None
+        Where a fresh array goes; None means memory.
+    out : ndarray of shape (n_rows, s) or None
+        An array to fill instead.
 
     Returns
     -------
@@ -436,27 +508,34 @@ def times(rows: Array, directions: Array) -> Array:
     >>> times(np.eye(2), np.array([[1.0], [2.0]])).tolist()
     [[1.0], [2.0]]
     """
-    out = np.empty((rows.shape[0], directions.shape[1]))
+    shape = (rows.shape[0], directions.shape[1])
+    result = (storage or Storage()).empty(shape) if out is None else out
 
     def fill(start: int) -> None:
         stop = start + _CHUNK
-        np.matmul(rows[start:stop], directions, out=out[start:stop])
+        np.matmul(rows[start:stop], directions, out=result[start:stop])
 
     for _ in threaded_map(fill, range(0, rows.shape[0], _CHUNK), n_threads()):
         pass
-    return out
+    return result
 
 
-def _occupied(coordinates: Array, centred: Array) -> Indices:
-    """Return the columns that hold more than the rotation's own rounding."""
-    size = math.sqrt(float(np.einsum("ij,ij->i", centred, centred).max(initial=0.0)))
-    rounding = max(centred.shape) * _EPS * size
-    occupied = np.flatnonzero(np.abs(coordinates).max(axis=0, initial=0.0) > rounding)
+def _occupied(coordinates: Array, largest: float, length: int) -> Indices:
+    """Return the columns that hold more than the rotation's own rounding.
+
+    That of products of ``length`` terms, with rows of at most the squared length
+    ``largest``.
+    """
+    rounding = length * _EPS * math.sqrt(largest)
+    extent = np.maximum(coordinates.max(axis=0), -coordinates.min(axis=0))
+    occupied = np.flatnonzero(extent > rounding)
     # Identical points span nothing, yet callers need one axis to speak about.
     return occupied if occupied.size else np.arange(1)
 
 
-def _span_of_sparse(rows: Rows, exponent: int) -> tuple[Array, Frame, float]:
+def _span_of_sparse(
+    rows: Rows, exponent: int, storage: Storage
+) -> tuple[Array, Frame, float]:
     """Rotate sparse rows into their span; only (n_points, n_dims) becomes dense."""
     scaled: Rows = scipy.sparse.csr_array(rows, dtype=np.float64, copy=True)
     if exponent:
@@ -466,14 +545,17 @@ def _span_of_sparse(rows: Rows, exponent: int) -> tuple[Array, Frame, float]:
     if n_points > n_features:
         moment = (scaled.T @ scaled).toarray() - n_points * np.outer(mean, mean)
         directions = scipy.linalg.eigh(moment)[1][:, ::-1]
-        rotated = scaled @ directions
-        coordinates = rotated - mean @ directions
-        keep = _occupied(coordinates, rotated)
-        # Rows are centred after rotation, so rounding is relative to the raw rows.
-        size = float(np.einsum("ij,ij->i", rotated, rotated).max(initial=0.0))
+        coordinates, size = storage.empty((n_points, n_features)), 0.0
+        for chunk in row_slices(coordinates):
+            rotated = scaled[chunk] @ directions
+            # Rows are centred after rotation, so rounding is relative to the raw rows.
+            size = max(size, float(squared_lengths(rotated).max()))
+            np.subtract(rotated, mean @ directions, out=coordinates[chunk])
+        keep = _occupied(coordinates, size, n_points)
         blur = 16.0 * n_features * _EPS * size
-        kept = np.ascontiguousarray(coordinates[:, keep])
-        return kept, Frame(directions[:, keep], None, None, mean), blur
+        if keep.size < n_features:
+            coordinates = _columns(coordinates, keep, storage)
+        return coordinates, Frame(directions[:, keep], None, None, mean), blur
     gram = (scaled @ scaled.T).toarray()
     size = float(gram.trace())
     towards_mean = scaled @ mean
@@ -519,12 +601,21 @@ def first_copies(rows: Rows) -> Indices:
         if run.size == 0:
             continue
         members = order[run[0] : run[-1] + 2]
-        block = as_dense(rows[members]) + 0.0
-        _, lead, which = np.unique(
-            block, axis=0, return_index=True, return_inverse=True
-        )
-        first[members] = members[lead][which.ravel()]
+        while members.size:
+            same = _equals(rows, members)
+            first[members[same]] = members[0]
+            members = members[~same]
     return first
+
+
+def _equals(rows: Rows, members: Indices) -> NDArray[np.bool_]:
+    """Return which of some rows are the same as the first of them."""
+    lead = as_dense(rows[members[:1]])
+    same = np.empty(members.size, dtype=bool)
+    for start in range(0, members.size, _CHUNK):
+        block = as_dense(rows[members[start : start + _CHUNK]])
+        same[start : start + _CHUNK] = (block == lead).all(axis=1)
+    return same
 
 
 def _multipliers(count: int) -> Words:
@@ -545,8 +636,12 @@ def _dense_hashes(rows: Rows) -> Words:
     hashes = np.empty(rows.shape[0], dtype=np.uint64)
     # Blocks that stay in cache: the words are made, used once and forgotten.
     step = max(1, 2**17 // max(1, multipliers.size))
-    for start in range(0, rows.shape[0], step):
+
+    def fill(start: int) -> None:
         hashes[start : start + step] = _words(rows[start : start + step]) @ multipliers
+
+    for _ in threaded_map(fill, range(0, rows.shape[0], step), n_threads()):
+        pass
     return hashes
 
 

@@ -10,9 +10,10 @@ of pairs.
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,17 +21,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isoproj._spectral import Array, Indices
+from isoproj._storage import Storage
 from isoproj._threads import n_threads, threaded_map
-from isoproj.engines.base import Engine, Visitor, chosen
+from isoproj.engines.base import Engine, Progress, Visitor, chosen, current_walk
 from isoproj.leaders import Leaders, exact_losses
 from isoproj.pairs import PairSet
 from isoproj.points import Points
 
-__all__ = ["N_BINS", "PairSummary", "Progress", "largest_ratio", "summarise"]
+__all__ = ["N_BINS", "PairSummary", "largest_ratio", "summarise"]
 
 N_BINS = 4096
 _BLOCK_ROWS = 512
 _BLOCK_COLUMNS = 2048
+_FEW_ROWS = 64
 _SETTLE = 2048
 # Below this many pairs float64 throughout costs less than it is worth to avoid.
 _SMALL = 2_000_000
@@ -39,7 +42,6 @@ _CLOSE = 16.0
 _STRETCHED = 1e8
 
 Block = NDArray[Any]
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,7 +97,7 @@ def summarise(
     n_worst : int
         How many of the worst pairs to return (fewer if there are fewer pairs).
     progress : callable or None
-        Called with pairs done and pairs in all.
+        Called with pairs done and pairs in all; None tells who is ``walking``.
     engine : Engine or None
         Where blocks are looked at; None means threads of this process.
 
@@ -125,12 +127,13 @@ def summarise(
         top=largest_ratio(components),
     )
     n_done = 0
+    tell = current_walk(progress)
+    tell(0, pairs.n_pairs)
 
     def told(tally: _Tally) -> None:
         nonlocal n_done
         n_done += tally.n_done
-        if progress is not None:
-            progress(n_done, pairs.n_pairs)
+        tell(n_done, pairs.n_pairs)
 
     with chosen(engine).opened(points, sweep) as run:
         tally = run(sweep.tasks(points), told)
@@ -280,21 +283,27 @@ class _Factor:
 
     @staticmethod
     def of(
-        coordinates: Array, dtype: type[np.floating[Any]], blur: float, haze: float
+        coordinates: Array,
+        dtype: type[np.floating[Any]],
+        blur: float,
+        haze: float,
+        storage: Storage,
     ) -> _Factor:
         """Build for coordinates off by ``haze`` in length, their distances by ``blur``.
 
         ``blur`` is in squared distance already.
         """
         n_points, width = coordinates.shape
-        right = np.empty((n_points, width + 2), dtype=dtype)
+        right = storage.empty((n_points, width + 2), dtype)
 
         def fill(start: int) -> None:
-            rows = slice(start, start + _BLOCK_ROWS)
-            block = coordinates[rows]
-            right[rows, :width] = block
-            right[rows, width] = 1.0
-            right[rows, width + 1] = np.einsum("ij,ij->i", block, block)
+            # Few rows at a time stay in the cache for their second use.
+            for first in range(start, min(start + _BLOCK_ROWS, n_points), _FEW_ROWS):
+                rows = slice(first, first + _FEW_ROWS)
+                block = coordinates[rows]
+                right[rows, :width] = block
+                right[rows, width] = 1.0
+                right[rows, width + 1] = np.einsum("ij,ij->i", block, block)
 
         for _ in threaded_map(fill, range(0, n_points, _BLOCK_ROWS), n_threads()):
             pass
@@ -362,15 +371,15 @@ class _AllPairsWalk:
         self.local = threading.local()
 
     def _factors(self, dtype: type[np.floating[Any]]) -> tuple[_Factor, _Factor]:
-        points = self.points
-        lengths = _Factor.of(points.coordinates, dtype, points.blur, 0.0)
+        points, storage = self.points, self.points.storage
+        lengths = _Factor.of(points.coordinates, dtype, points.blur, 0.0, storage)
         size = max(2.0 * float(lengths.norms.max()), 4.0 * points.raw_square)
         # Mapped rows carry the rounding of a product as long as the row they map.
         eps = float(np.finfo(np.float64).eps)
         haze = points.rows.shape[1] * eps * math.sqrt(self.sweep.top * size)
         return (
             lengths,
-            _Factor.of(self.mapped, dtype, self.sweep.top * points.blur, haze),
+            _Factor.of(self.mapped, dtype, self.sweep.top * points.blur, haze, storage),
         )
 
     def stripe(self, start: int) -> _Tally:
@@ -379,8 +388,10 @@ class _AllPairsWalk:
         rows = slice(start, min(start + _BLOCK_ROWS, self.points.n_points))
         lefts = tuple(factor.left(rows) for factor in self.factors)
         space = self._space(lefts[0].dtype)
-        for first in range(start, self.points.n_points, _BLOCK_COLUMNS):
-            columns = slice(first, min(first + _BLOCK_COLUMNS, self.points.n_points))
+        # The block on the diagonal, half of it no pairs, is as small as it can be.
+        bounds = [start, *range(rows.stop, self.points.n_points, _BLOCK_COLUMNS)]
+        for first, stop in itertools.pairwise([*bounds, self.points.n_points]):
+            columns = slice(first, stop)
             if not self._visit(tally, rows, columns, self.factors, lefts, space):
                 # Too many close pairs for float32: this block again in float64.
                 factors = self._float64_factors()
@@ -423,7 +434,8 @@ class _AllPairsWalk:
         absent = self._absent(rows, columns)
         if absent is not None:
             total[absent] = np.inf
-        close = self._close(total, rows, columns, factors[0])
+        least = total.min(axis=1)
+        close = self._close(total, least, rows, columns, factors[0])
         if close.shape[0]:
             if factors is not self.exact_factors and close.shape[0] > total.size // 64:
                 return False
@@ -432,12 +444,13 @@ class _AllPairsWalk:
                 absent = np.zeros(total.shape, dtype=bool)
             absent[close[:, 0], close[:, 1]] = True
             total[absent] = np.inf
+            least = total.min(axis=1)
         np.matmul(lefts[1], factors[1].right[columns].T, out=ratios)
         np.divide(ratios, total, out=ratios)
         for sign in (1.0, -1.0) if tally.may_stretch else (1.0,):
             if absent is not None:
                 ratios[absent] = sign * np.inf
-            self._lead(tally, sign, ratios, total, rows, columns, factors)
+            self._lead(tally, sign, ratios, total, least, rows, columns, factors)
         present = ratios if absent is None else ratios[~absent][None, :]
         tally.add_spread(present, space.bins)
         return True
@@ -455,10 +468,12 @@ class _AllPairsWalk:
         return absent
 
     @staticmethod
-    def _close(total: Block, rows: slice, columns: slice, factor: _Factor) -> Indices:
+    def _close(
+        total: Block, least: Block, rows: slice, columns: slice, factor: _Factor
+    ) -> Indices:
         """Return the entries whose squared distance drowns in rounding error."""
         limits = _CLOSE * factor.row_errors(rows, columns)
-        suspects = np.flatnonzero(total.min(axis=1) <= limits)
+        suspects = np.flatnonzero(least <= limits)
         near, far = factor.norms[rows][suspects], factor.norms[columns]
         errors = factor.error * (near[:, None] + far) + factor.offset
         entries = np.argwhere(total[suspects] <= _CLOSE * errors)
@@ -477,6 +492,7 @@ class _AllPairsWalk:
         sign: float,
         ratios: Block,
         total: Block,
+        least: Block,
         rows: slice,
         columns: slice,
         factors: tuple[_Factor, _Factor],
@@ -490,7 +506,7 @@ class _AllPairsWalk:
             finite = np.isfinite(ratios[entries[:, 0], entries[:, 1]])
             self._settle_leaders(tally, entries[finite] + _corner(rows, columns))
         floor = self._floor(tally, sign)
-        bars = self._bars(sign, floor, total, rows, columns, factors)
+        bars = self._bars(sign, floor, least, rows, columns, factors)
         # Infinite ratios mark what is no pair, and pass no finite bar.
         bars = np.minimum(bars, np.finfo(ratios.dtype).max)
         extremes = ratios.min(axis=1) if sign > 0 else -ratios.max(axis=1)
@@ -511,7 +527,7 @@ class _AllPairsWalk:
         self,
         sign: float,
         floor: float,
-        total: Block,
+        least: Block,
         rows: slice,
         columns: slice,
         factors: tuple[_Factor, _Factor],
@@ -521,7 +537,6 @@ class _AllPairsWalk:
         A ratio ``q`` is off by at most ``(m + q e) / length`` with the errors ``m`` and
         ``e`` of what is divided; close pairs are out, so ``e / length`` is small.
         """
-        least = total.min(axis=1)
         error = 1.1 * factors[0].row_errors(rows, columns) / least
         mapped = 1.1 * factors[1].row_errors(rows, columns) / least
         if sign > 0:

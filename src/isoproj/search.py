@@ -14,14 +14,15 @@ import math
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isoproj._spectral import Array, Indices
+from isoproj._storage import Storage, row_slices
 from isoproj._threads import n_threads, one_blas_thread, threaded_map
-from isoproj.engines.base import Engine, Visitor, chosen
+from isoproj.engines.base import Engine, Visitor, chosen, current_walk
 from isoproj.pairs import PairSet
 from isoproj.points import Points, squared_lengths, times
 from isoproj.sieve import BLOCK_ROWS, Screens, Sieve
@@ -29,7 +30,8 @@ from isoproj.sieve import BLOCK_ROWS, Screens, Sieve
 __all__ = ["PairSearch", "Weakest"]
 
 _BLOCK = 512
-_CHUNK = 65_536
+# Entries of a block of gaps.
+_CHUNK = 2**20
 _SMALL = 2_000_000
 _SAMPLE = 20_000
 # Pairs found weak lately; one of them tells how weak the weakest is at least.
@@ -38,6 +40,10 @@ _POOL = 40_000
 _ROUNDS = (32, 16, 8, 4, 2, 1)
 # Pairs closer than this share of their norms are measured by their difference.
 _CLOSE = {np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-12}
+
+
+# Codes of pairs, what is kept of them, and how many pairs were looked at.
+_Found: TypeAlias = tuple[Indices, Array, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,7 +117,9 @@ class PairSearch:
         self.is_slow = False
         if pairs.listed is not None:
             self._extra = pairs.listed
-        elif pairs.n_pairs * self._dtype.itemsize < memory_limit:
+        elif pairs.n_pairs * self._dtype.itemsize < min(
+            memory_limit, points.storage.room
+        ):
             self._starts = range(0, points.n_points, _BLOCK)
             with one_blas_thread():
                 self._keep_blocks()
@@ -127,9 +135,14 @@ class PairSearch:
         self._rows, self._labels = self.coordinates, np.arange(points.n_points)
         if pairs.listed is not None:
             used = np.unique(self._extra)
-            self._rows = self.coordinates[used]
+            self._rows = _taken(self.coordinates, used, points.storage)
             self._labels = np.cumsum(np.bincount(used, minlength=points.n_points)) - 1
         self._sampled = sampled, _inverse_squares(self.coordinates, sampled)
+
+    @property
+    def recent(self) -> Indices:
+        """Codes of pairs found weak lately; none where distances are kept."""
+        return self._pool
 
     def decode(self, codes: Indices) -> Indices:
         """Return point numbers, shape (m, 2), of pair codes."""
@@ -182,7 +195,7 @@ class PairSearch:
             At least one pair.
         """
         with one_blas_thread():
-            mapped = times(self._rows, factor)
+            mapped = times(self._rows, factor, self.points.storage)
             if self.n_pairs > _SMALL:
                 # Collecting millions of pairs to keep thousands would cost more than
                 # the search itself.
@@ -222,7 +235,9 @@ class PairSearch:
             At least one pair, at most ``count``.
         """
         with one_blas_thread():
-            level = self._sampled_level(times(self._rows, factor), count)
+            level = self._sampled_level(
+                times(self._rows, factor, self.points.storage), count
+            )
         return self.weakest(factor, level, most=count)
 
     def _sampled_level(self, mapped: Array, count: int) -> float:
@@ -256,7 +271,15 @@ class PairSearch:
         level = min(level, 2.0 * float(np.linalg.norm(factor, 2)) ** 2)
         starts = np.arange(0, self.points.n_points, BLOCK_ROWS)
         turn = np.gcd(np.arange(starts.size), _ROUNDS[0])
-        found = np.empty(0, dtype=np.intp), np.empty(0)
+        found: _Found = np.empty(0, dtype=np.intp), np.empty(0), 0
+        tell, n_seen = current_walk(), 0
+        tell(0, self.n_pairs)
+
+        def told(part: _Found) -> None:
+            nonlocal n_seen
+            n_seen += part[2]
+            tell(n_seen, self.n_pairs)
+
         with self._engine.opened(self.points, sweep) as run:
             done = 0
             for size in _ROUNDS:
@@ -264,7 +287,7 @@ class PairSearch:
                 if not chosen.size:
                     continue
                 bar = max(level, least)
-                part = run([(int(start), bar) for start in chosen], None)
+                part = run([(int(start), bar) for start in chosen], told)
                 found = sweep.merge([found, part])
                 done += chosen.size
                 # What is left can be told by what was seen: no weaker pair than the
@@ -274,12 +297,12 @@ class PairSearch:
                 if found[1].size > expected:
                     level = min(level, float(found[1][expected]))
         least = max(level, least)
-        found = found[0][found[1] <= least], found[1][found[1] <= least]
-        pool = np.unique(np.concatenate([found[0], self._pool]))
+        codes, weak = found[0][found[1] <= least], found[1][found[1] <= least]
+        pool = np.unique(np.concatenate([codes, self._pool]))
         if pool.size > _POOL:
-            pool = found[0][:_POOL]
+            pool = codes[:_POOL]
         self._pool = pool
-        return found
+        return codes, weak
 
     def _among_blocks(
         self, mapped: NDArray[Any], level: float
@@ -308,7 +331,9 @@ class PairSearch:
 
     def _keep_blocks(self) -> None:
         """Keep inverse squared distances, and find close pairs."""
-        walked: NDArray[Any] = self.coordinates.astype(self._dtype)
+        storage, walked = self.points.storage, self.coordinates
+        if self._dtype != walked.dtype:
+            walked = storage.filled(walked, walked.shape, self._dtype)
         norms = np.einsum("ij,ij->i", walked, walked)
         close: list[Indices] = []
 
@@ -318,6 +343,7 @@ class PairSearch:
             return inverse
 
         self._kept = list(threaded_map(visit, self._starts, n_threads()))
+        storage.count(self._kept)
         self._extra = np.concatenate(close)
         order = np.lexsort((self._extra[:, 1], self._extra[:, 0]))
         self._extra = self._extra[order]
@@ -351,19 +377,17 @@ class _WeakestSweep:
     factor: Array
     most: int
 
-    def visitor(
-        self, points: Points
-    ) -> Visitor[tuple[int, float], tuple[Indices, Array]]:
+    def visitor(self, points: Points) -> Visitor[tuple[int, float], _Found]:
         coordinates = points.coordinates
-        sieve = Sieve.of(coordinates, self.factor)
+        sieve = Sieve.of(coordinates, self.factor, points.storage)
         screens = Screens(sieve)
-        mapped = times(coordinates, self.factor)
+        mapped = times(coordinates, self.factor, points.storage)
         local = threading.local()
 
-        def visit(task: tuple[int, float]) -> tuple[Indices, Array]:
+        def visit(task: tuple[int, float]) -> _Found:
             start, level = task
             parts = []
-            for found, _ in screens.at(level).survivors(points, start, local):
+            for found, n_pairs in screens.at(level).survivors(points, start, local):
                 pairs = found[sieve.least(found) <= level]
                 inverse = _inverse_squares(coordinates, pairs)
                 # Rotation may have rounded a gap to nothing.
@@ -371,16 +395,16 @@ class _WeakestSweep:
                 retained = _squares(mapped, pairs) * inverse
                 weak = retained <= level
                 codes = pairs[weak] @ np.array([points.n_points, 1])
-                parts.append((codes, retained[weak]))
+                parts.append((codes, retained[weak], n_pairs))
             return self.merge(parts)
 
         return visit
 
-    def merge(self, parts: Sequence[tuple[Indices, Array]]) -> tuple[Indices, Array]:
+    def merge(self, parts: Sequence[_Found]) -> _Found:
         codes = np.concatenate([part[0] for part in parts])
         retained = np.concatenate([part[1] for part in parts])
         order = np.lexsort((codes, retained))[: self.most]
-        return codes[order], retained[order]
+        return codes[order], retained[order], sum(part[2] for part in parts)
 
 
 def _low_rows(retained: Array, level: float) -> Indices:
@@ -402,12 +426,23 @@ def _squared_distances(
 
 def _squares(mapped: Array, pairs: Indices) -> Array:
     squares = np.empty(pairs.shape[0])
-    for start in range(0, pairs.shape[0], _CHUNK):
-        chunk = pairs[start : start + _CHUNK]
-        squares[start : start + _CHUNK] = squared_lengths(
-            mapped[chunk[:, 0]] - mapped[chunk[:, 1]]
-        )
+    step = max(1, _CHUNK // max(1, mapped.shape[1]))
+    for start in range(0, pairs.shape[0], step):
+        chunk = pairs[start : start + step]
+        gaps = mapped[chunk[:, 0]]
+        gaps -= mapped[chunk[:, 1]]
+        squares[start : start + step] = squared_lengths(gaps)
     return squares
+
+
+def _taken(rows: Array, used: Indices, storage: Storage) -> Array:
+    """Return some of the rows, in memory or in a file."""
+    if used.size == rows.shape[0]:
+        return rows
+    taken = storage.empty((used.size, rows.shape[1]))
+    for chunk in row_slices(taken):
+        taken[chunk] = rows[used[chunk]]
+    return taken
 
 
 def _inverse_squares(coordinates: Array, pairs: Indices) -> Array:

@@ -129,9 +129,11 @@ class Secants:
         if self.dtype == dtype:
             return self
         further = None if self.further is None else self.further.astype(dtype)
+        # Few of many points are joined: the others need no copy.
+        seen, labels = np.unique(self.pairs, return_inverse=True)
         return self._derived(
-            self.coordinates.astype(dtype),
-            self.pairs,
+            self.coordinates[seen].astype(dtype),
+            labels.reshape(self.pairs.shape),
             self.inverse.astype(dtype),
             further,
         )

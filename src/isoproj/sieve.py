@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isoproj._spectral import Array, Indices, orthonormal
+from isoproj._storage import Storage
 from isoproj._threads import n_threads, threaded_map
 from isoproj.points import Points, squared_lengths, times
 
@@ -75,6 +76,8 @@ class Sieve:
         Length of what ``images`` leaves of each point, rounded up.
     haze : float
         Bound on the error of an image, relative to the length of its point.
+    storage : Storage
+        Where images go.
     """
 
     coordinates: Array
@@ -84,9 +87,10 @@ class Sieve:
     squares: Array
     rests: Array
     haze: float
+    storage: Storage
 
     @staticmethod
-    def of(coordinates: Array, linear: Array) -> Sieve:
+    def of(coordinates: Array, linear: Array, storage: Storage | None = None) -> Sieve:
         """Return a sieve for a map.
 
         Parameters
@@ -95,6 +99,8 @@ class Sieve:
             The points.
         linear : ndarray of shape (n_dims, s)
             ``|linear.T x|^2`` is what is kept of direction ``x``.
+        storage : Storage or None
+            Where images go; None means memory.
 
         Returns
         -------
@@ -114,7 +120,8 @@ class Sieve:
         vectors, gains = vectors[:, own], np.square(sizes[own])
         further = _spread_directions(coordinates, vectors, max(_WIDTHS))
         directions = np.hstack([vectors, further])
-        images = times(coordinates, directions)
+        storage = storage or Storage()
+        images = times(coordinates, directions, storage)
         squares = _by_rows(lambda rows: squared_lengths(coordinates[rows]), coordinates)
         haze = 16.0 * coordinates.shape[1] * _EPS
         rests = squares - squared_lengths(images)
@@ -126,6 +133,7 @@ class Sieve:
             squares=squares,
             rests=_rounded_up_roots(rests, squares, haze),
             haze=haze,
+            storage=storage,
         )
 
     def screen(self, level: float) -> Screen:
@@ -136,10 +144,13 @@ class Sieve:
         images = self.images
         width = self._best_width(level)
         if width > images.shape[1]:
+            known, width = images.shape[1], self.coordinates.shape[1]
+            images = self.storage.empty((images.shape[0], width))
+            images[:, :known] = self.images
             rest = _completion(self.directions)
-            images = np.hstack([images, times(self.coordinates, rest)])
-            width = images.shape[1]
-        right = _right(images[:, :width], self.gains, self.squares, self.haze)
+            times(self.coordinates, rest, out=images[:, known:])
+        right = self.storage.empty((images.shape[0], width + 4), np.float32)
+        _fill_right(right, images[:, :width], self.gains, self.squares, self.haze)
         return Screen(self, level, right)
 
     def least(self, pairs: Indices) -> Array:
@@ -376,9 +387,10 @@ def _rounded_up_roots(rests: Array, squares: Array, error: float) -> Array:
     return np.sqrt(np.maximum(rests, 0.0) + error * squares)
 
 
-def _right(images: Array, gains: Array, squares: Array, error: float) -> Block:
+def _fill_right(
+    right: Block, images: Array, gains: Array, squares: Array, error: float
+) -> None:
     n_points, width = images.shape
-    right = np.empty((n_points, width + 4), dtype=np.float32)
 
     def fill(start: int) -> None:
         rows = slice(start, start + _CHUNK)
@@ -393,4 +405,3 @@ def _right(images: Array, gains: Array, squares: Array, error: float) -> Block:
 
     for _ in threaded_map(fill, range(0, n_points, _CHUNK), n_threads()):
         pass
-    return right

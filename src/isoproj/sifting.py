@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from isoproj._spectral import Array, Indices
 from isoproj._threads import single_blas_thread
 from isoproj._validation import is_sparse
-from isoproj.engines.base import Engine, Visitor, chosen
+from isoproj.engines.base import Engine, Progress, Visitor, chosen, current_walk
 from isoproj.leaders import Leaders, exact_losses
 from isoproj.pairs import PairSet
 from isoproj.points import Points, squared_lengths
-from isoproj.scan import Progress, largest_ratio, summarise
+from isoproj.scan import largest_ratio, summarise
 from isoproj.sieve import BLOCK_ROWS, Screens, Sieve
 
 __all__ = ["Effort", "WorstPairs", "find_worst"]
@@ -122,7 +122,7 @@ def find_worst(
         Pairs of distinct points that are likely bad. They save time and decide
         nothing.
     progress : callable or None
-        Called with pairs done and pairs in all.
+        Called with pairs done and pairs in all; None tells who is ``walking``.
     engine : Engine or None
         Where blocks are looked at; None means threads of this process.
 
@@ -155,12 +155,13 @@ def find_worst(
         return WorstPairs(summary.worst_pairs, summary.worst_losses, effort)
     leaders = _opening(points, components, min(n_worst, pairs.n_pairs), suspects)
     effort = Effort()
+    tell = current_walk(progress)
+    tell(0, pairs.n_pairs)
 
     def told(part: _Sifted) -> None:
         nonlocal effort
         effort = effort + part.effort
-        if progress is not None:
-            progress(effort.n_pairs, pairs.n_pairs)
+        tell(effort.n_pairs, pairs.n_pairs)
 
     starts = np.arange(0, points.n_points, BLOCK_ROWS)
     is_first = np.arange(starts.size) % _FIRST == 0
@@ -235,7 +236,7 @@ class _Sweep:
 
     def visitor(self, points: Points) -> Visitor[tuple[int, float], _Sifted]:
         linear = points.frame.coordinates_of(self.components.T)
-        sieve = Sieve.of(points.coordinates, linear)
+        sieve = Sieve.of(points.coordinates, linear, points.storage)
         screens = Screens(sieve)
         local = threading.local()
 

@@ -42,6 +42,15 @@ def test_the_ending_decides_the_form(folder, run):
     assert facts["data"]["name"] == "points.npy"
 
 
+def test_other_caps_are_looked_for_on_demand(folder, run):
+    asked = ("report", "model.isoproj", "points.npy", "-q", "--frontier", 2)
+    assert run(*asked, "-o", "f.json")[0] == 0
+    found = json.loads((folder / "f.json").read_text())["frontier"]
+    assert len(found["cap"]) == 2
+    assert found["kept"][0] < found["kept"][1]
+    assert found["kept_bound"][0] >= found["kept"][0]
+
+
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
@@ -53,6 +62,7 @@ def test_the_ending_decides_the_form(folder, run):
         (("-o", "r.html", "--labels", "none.txt"), "none.txt does not exist"),
         (("-o", "r.html", "--heldout", "wine"), "6 features of model.isoproj"),
         (("-o", "r.html", "--max-pairs", 0), "at least 1; got 0"),
+        (("-o", "r.html", "--frontier", 1), "at least 2 caps; got 1"),
         (("-o", "no/r.html"), "no folder"),
     ],
 )

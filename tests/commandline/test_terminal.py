@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import os
 import pty
 import re
@@ -96,3 +97,32 @@ def test_slow_steps_without_a_terminal_are_plain_lines(folder, run, monkeypatch)
     assert re.search(r"step 5 of 5: distortion 0\.\d+, at least 0\.\d+, \d", err)
     _, _, err = run("audit", "model.isoproj", "points.npy")
     assert re.search(r"auditing: 780 of 780 pairs, .*pairs/s", err)
+
+
+def test_walks_of_a_fit_tell_pairs_per_second_and_time_left(folder, run, monkeypatch):
+    from isoproj.commandline import console
+
+    monkeypatch.setattr(console, "_PAUSE", 0.0)
+    limit = ("--memory-limit", "0", "--tol", "0.5")
+    _, _, err = run("fit", "points.npy", "-k", 2, *limit)
+    assert re.search(r"searching: 780 of 780 pairs, \S+ \S*pairs/s, 0 s left", err)
+    _, _, err = run("verify", "model.isoproj", "points.npy")
+    assert re.search(r"verifying: 780 of 780 pairs, .*pairs/s", err)
+
+
+def test_a_terminal_shows_a_long_walk_of_a_fit_under_its_bar(monkeypatch):
+    from isoproj.commandline import console
+    from isoproj.engines.base import current_walk
+
+    drawn = io.StringIO()
+    drawn.isatty = lambda: True
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", drawn)
+    monkeypatch.setattr(console, "_BRIEF", -1.0)
+    talk = console.Console(json=False, quiet=False, verbose=False)
+    with talk.steps(10, None):
+        tell = current_walk()
+        tell(0, 2_000_000)
+        tell(1_000_000, 2_000_000)
+    assert "searching" in drawn.getvalue()
+    assert re.search(r"pairs/s, \d+ s left", drawn.getvalue())

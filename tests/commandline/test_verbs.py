@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 
 import numpy as np
 import pytest
@@ -352,3 +353,54 @@ def test_schemas_are_printed_and_valid(run):
         status, out, _ = run("--schema", verb)
         assert status == 0
         jsonschema.Draft202012Validator.check_schema(json.loads(out))
+
+
+def test_a_budget_of_memory_changes_no_answer(run, folder, checked, points):
+    pytest.importorskip("h5py")
+    from isoproj.datafiles.writing import write_points
+
+    write_points("points.h5", points)
+    answers = []
+    # Neither has room for distances, so that both look for pairs in the same way.
+    for data, budget in (("points.npy", "6k"), ("points.h5", "0")):
+        limit = ["--memory-limit", budget]
+        model = f"{data}.isoproj"
+        options = ["-k", 2, "--random-state", 0, "--tol", 0.5, "-q", *limit]
+        assert run("fit", data, "-o", model, *options)[0] == 0
+        assert run("verify", model, data, *limit)[0] == 0
+        status, out, _ = run("audit", model, data, "--json", "-q", *limit)
+        assert status == 0
+        told = checked(out)
+        answers.append({k: told[k] for k in ("distortion", "mean", "worst_pairs")})
+        assert run("transform", model, data, "-o", f"{data}.z.npy", *limit)[0] == 0
+        answers[-1]["projected"] = np.load(f"{data}.z.npy").tolist()
+    assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("500M", 5e8), ("2gb", 2e9), ("1e3", 1e3), ("0", 0.0)]
+)
+def test_a_budget_may_have_a_unit(text, size):
+    from isoproj.commandline.arguments import build_parser
+
+    words = ["audit", "m", "d", "--memory-limit", text]
+    assert build_parser().parse_args(words).memory_limit == size
+
+
+@pytest.mark.parametrize("text", ["much", "-1G", "nan", "G", ""])
+def test_a_budget_that_is_none_is_refused_in_one_line(run, folder, text):
+    status, out, err = run(
+        "audit", "model.isoproj", "points.npy", f"--memory-limit={text}"
+    )
+    assert (status, out) == (2, "")
+    assert "as in 500M or 8G" in err
+    assert err.count("\n") == 1
+
+
+def test_no_room_for_scratch_files_is_told_in_one_line(run, folder, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(folder / "nowhere"))
+    words = ("model.isoproj", "points.npy", "--memory-limit", 0, "-q")
+    status, out, err = run("audit", *words)
+    assert (status, out) == (2, "")
+    assert "must take a scratch file" in err
+    assert err.count("\n") == 1

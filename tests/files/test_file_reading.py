@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import io
 import os
+import tempfile
 import threading
 
 import numpy as np
 import pytest
 import scipy.sparse
 
+from isoproj._storage import Mapped
 from isoproj.datafiles.reading import contents_of, read_pairs, read_points
-from isoproj.exceptions import FormatError
+from isoproj.datafiles.writing import write_points
+from isoproj.exceptions import FormatError, ScratchError
 
 POINTS = np.random.default_rng(3).normal(size=(7, 4))
 
@@ -346,3 +349,66 @@ def test_pairs_are_whole_row_numbers(tmp_path):
     path.write_text("0,5,2\n")
     with pytest.raises(FormatError, match="two columns"):
         read_pairs(str(path))
+
+
+LIBRARY = {".parquet": "pyarrow", ".feather": "pyarrow", ".arrow": "pyarrow"}
+LIBRARY |= {".h5": "h5py"}
+
+
+@pytest.mark.parametrize("suffix", [*LIBRARY, ".safetensors"])
+@pytest.mark.parametrize("kind", ["<f4", "<f8", "<i4", "?"])
+def test_points_beyond_the_budget_are_read_batch_by_batch(
+    tmp_path, monkeypatch, suffix, kind
+):
+    if suffix in LIBRARY:
+        pytest.importorskip(LIBRARY[suffix])
+    monkeypatch.setattr("isoproj.datafiles.columnar._BATCH", 8)
+    monkeypatch.setattr("isoproj._storage._SLICE", 64)
+    points, path = (10 * POINTS).astype(kind), tmp_path / f"a{suffix}"
+    write_points(path, points)
+    assert Mapped.of(read(path).points) is None
+    for columns, wanted in ((None, points), ("2:4", points[:, 2:])):
+        data = read(path, memory_limit=0, columns=columns)
+        assert Mapped.of(data.points) is not None
+        assert data.points.dtype == points.dtype
+        np.testing.assert_array_equal(data.points, wanted)
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.arrow"])
+def test_faults_of_late_batches_are_placed(tmp_path, monkeypatch, name):
+    pyarrow = pytest.importorskip("pyarrow")
+    monkeypatch.setattr("isoproj.datafiles.columnar._BATCH", 4)
+    monkeypatch.setattr("isoproj.datafiles.columnar._LISTS", 2)
+    path = tmp_path / name
+    whole = [1, 2, 3, 4, 5]
+    write_table(pyarrow, pyarrow.table({"x": whole, "y": [1, 2, 3, 4, None]}), path)
+    with pytest.raises(
+        FormatError, match=r"a.*: must be finite; row 4, column 1 .*NaN"
+    ):
+        read(path)
+    lists = [[float(n), 0.0] for n in whole]
+    write_table(pyarrow, pyarrow.table({"e": lists}), path)
+    np.testing.assert_array_equal(read(path, memory_limit=0).points, lists)
+    write_table(pyarrow, pyarrow.table({"e": [*lists, [1.0]]}), path)
+    with pytest.raises(FormatError, match="row 5: has 1 numbers where row 0 has 2"):
+        read(path)
+    write_table(pyarrow, pyarrow.table({"e": [*lists, None]}), path)
+    with pytest.raises(FormatError, match="row 5: has no list"):
+        read(path)
+
+
+def test_chosen_columns_of_a_mapped_file_keep_the_budget(tmp_path):
+    np.save(tmp_path / "a.npy", POINTS)
+    data = read(tmp_path / "a.npy", columns="3,0", memory_limit=0)
+    assert Mapped.of(data.points) is not None
+    np.testing.assert_array_equal(data.points, POINTS[:, [3, 0]])
+
+
+def test_no_room_for_a_scratch_file_is_not_taken_for_a_damaged_file(
+    tmp_path, monkeypatch
+):
+    pytest.importorskip("h5py")
+    write_points(tmp_path / "a.h5", POINTS)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    with pytest.raises(ScratchError, match="scratch file"):
+        read(tmp_path / "a.h5", memory_limit=0)

@@ -15,7 +15,14 @@ from numpy.testing import assert_allclose
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 
-from isoproj import GuaranteedPCA, NearIsometricProjection, Report, audit, report
+from isoproj import (
+    GuaranteedPCA,
+    NearIsometricProjection,
+    Report,
+    audit,
+    guarantee_frontier,
+    report,
+)
 from isoproj.baselines import PCAProjection
 from isoproj.exceptions import ClaimError
 
@@ -265,6 +272,23 @@ def test_what_is_kept_under_a_cap_is_told(digits, tmp_path):
     model.save(tmp_path / "m.isoproj")
     back = GuaranteedPCA.load(tmp_path / "m.isoproj").report(digits[:60])
     assert back.to_dict()["kept_history"] == facts["kept_history"]
+
+
+def test_what_other_caps_keep_is_drawn(digits):
+    points = digits[:60]
+    model = GuaranteedPCA(4, random_state=0).fit(points)
+    found = guarantee_frontier(points, 4, 3, random_state=0)
+    made = model.report(points, frontier=found)
+    facts = made.to_dict()["frontier"]
+    assert_allclose(facts["kept"], found.kept)
+    assert_allclose(facts["kept_bound"], found.kept_bound)
+    assert Page(made.html()).tags.count("svg") == 12
+    for cap in found.max_distortion:
+        assert f"| {cap:.4f} |" in made.markdown()
+    with pytest.raises(ValueError, match="4 dimensions; got one for 3"):
+        model.report(points, frontier=guarantee_frontier(points, 3, 2))
+    with pytest.raises(ValueError, match="same X"):
+        model.report(points, frontier=guarantee_frontier(points + 1.0, 4, 2))
 
 
 def test_a_report_needs_a_certificate(digits):

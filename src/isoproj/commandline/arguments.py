@@ -161,6 +161,30 @@ def _add_data(verb: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_memory(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--memory-limit",
+        type=_bytes,
+        metavar="BYTES",
+        help="what arrays as large as the data may take in memory, as in 500M or 8G "
+        "(default 2G); what goes beyond lies in scratch files under TMPDIR",
+    )
+
+
+def _bytes(text: str) -> float:
+    """Return a number of bytes, said with or without a unit."""
+    number = text.strip().upper().removesuffix("B")
+    unit = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}.get(number[-1:], 1.0)
+    try:
+        size = float(number if unit == 1.0 else number[:-1]) * unit
+    except ValueError:
+        size = -1.0
+    if not size >= 0.0:
+        msg = f"must be a number of bytes, as in 500M or 8G; got {text!r}"
+        raise argparse.ArgumentTypeError(msg)
+    return size
+
+
 def _add_model(
     verb: argparse.ArgumentParser, text: str = "a file of isoproj fit"
 ) -> None:
@@ -243,6 +267,7 @@ def _add_fit(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--random-state", type=int, metavar="SEED", help="for solvers that draw numbers"
     )
+    _add_memory(verb)
 
 
 def _part(text: str) -> float | int:
@@ -293,6 +318,7 @@ def _add_transform(verb: argparse.ArgumentParser) -> None:
         ".npy to standard output",
         required=True,
     )
+    _add_memory(verb)
 
 
 def _add_audit(verb: argparse.ArgumentParser) -> None:
@@ -308,11 +334,13 @@ def _add_audit(verb: argparse.ArgumentParser) -> None:
         metavar="D",
         help="exit 1 if the worst pair loses more than this share",
     )
+    _add_memory(verb)
 
 
 def _add_verify(verb: argparse.ArgumentParser) -> None:
     _add_model(verb)
     _add_data(verb)
+    _add_memory(verb)
 
 
 def _add_info(verb: argparse.ArgumentParser) -> None:
@@ -461,6 +489,13 @@ def _add_report(verb: argparse.ArgumentParser) -> None:
         "--image-shape",
         metavar="HxW",
         help="height and width where points are images; square ones are recognised",
+    )
+    verb.add_argument(
+        "--frontier",
+        type=int,
+        metavar="N",
+        help="find what N other caps would keep, and draw it: as long as isoproj "
+        "frontier takes",
     )
     verb.add_argument(
         "--max-pairs",

@@ -12,12 +12,15 @@ from contextlib import contextmanager
 from typing import Any
 
 from isoproj._version import __version__
+from isoproj.engines.base import walking
 from isoproj.solvers.base import Monitor, Step
 
 __all__ = ["Console"]
 
 # Seconds between lines of progress where no display can be redrawn.
 _PAUSE = 2.0
+# Seconds after which a walk over pairs inside a fit is worth a line of its own.
+_BRIEF = 1.0
 
 
 class Console:
@@ -92,7 +95,7 @@ class Console:
 
     @contextmanager
     def steps(self, n_pairs: int, total: int | None) -> Iterator[Monitor]:
-        """Show a solve while it runs.
+        """Show a solve, and its longer walks over pairs, while it runs.
 
         Parameters
         ----------
@@ -107,7 +110,8 @@ class Console:
             To be called with every ``Step``.
         """
         if self.quiet or self.verbose or not _is_terminal(sys.stderr):
-            yield self._step_lines(total)
+            with walking(self._pair_lines("searching")):
+                yield self._step_lines(total)
             return
         with _step_display(n_pairs, total) as show:
             yield show
@@ -180,17 +184,41 @@ class Console:
         return show
 
     def _pair_lines(self, label: str) -> Callable[[int, int], None]:
-        start = last = time.monotonic()
+        walk, last = _Walk(), time.monotonic()
 
         def show(done: int, total: int) -> None:
             nonlocal last
-            now = time.monotonic()
-            if now - last >= _PAUSE:
-                last = now
-                rate = done / (now - start)
-                self.note(f"{label}: {done:,} of {total:,} pairs, {_rate(rate)}")
+            walk.see(done, total)
+            if done == 0:
+                last = walk.start
+            elif time.monotonic() - last >= _PAUSE:
+                last = time.monotonic()
+                self.note(f"{label}: {done:,} of {total:,} pairs, {walk}")
 
         return show
+
+
+class _Walk:
+    """How fast a walk over pairs goes, and how long it still takes."""
+
+    def __init__(self) -> None:
+        self.start = time.monotonic()
+        self.rate = self.left = 0.0
+
+    def see(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if done == 0:
+            # Another walk.
+            self.start = now
+        self.rate = done / max(now - self.start, 1e-9)
+        self.left = (total - done) / max(self.rate, 1e-9)
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.start
+
+    def __str__(self) -> str:
+        return f"{_rate(self.rate)}, {_duration(self.left)} left"
 
 
 class _Best:
@@ -270,14 +298,28 @@ def _step_display(n_pairs: int, total: int | None) -> Iterator[Monitor]:
     )
 
     console = rich.console.Console(stderr=True)
-    columns: list[Any] = [TextColumn("fitting"), BarColumn(bar_width=None)]
+    columns: list[Any] = [
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None),
+    ]
     columns += [TextColumn("{task.fields[bounds]}")]
     if console.width >= 72:
         columns += [TextColumn("{task.fields[rate]}"), TimeElapsedColumn()]
     columns += [TimeRemainingColumn()] if total is not None else []
-    best = _Best()
+    best, walk = _Best(), _Walk()
     with Progress(*columns, console=console) as progress:
-        task = progress.add_task("fit", total=total, bounds="", rate="")
+        task = progress.add_task("fitting", total=total, bounds="", rate="")
+        search = progress.add_task("searching", visible=False, bounds="", rate="")
+
+        def show_walk(done: int, n_pairs: int) -> None:
+            walk.see(done, n_pairs)
+            progress.update(
+                search,
+                completed=done,
+                total=n_pairs,
+                visible=walk.seconds > _BRIEF and done < n_pairs,
+                bounds=str(walk),
+            )
 
         def show(step: Step) -> None:
             best.see(step)
@@ -291,7 +333,8 @@ def _step_display(n_pairs: int, total: int | None) -> Iterator[Monitor]:
                 rate=working if total is None else _rate(done),
             )
 
-        yield show
+        with walking(show_walk):
+            yield show
 
 
 @contextmanager
@@ -306,13 +349,13 @@ def _pair_display(label: str) -> Iterator[Callable[[int, int], None]]:
         TextColumn("{task.fields[rate]}"),
         TimeRemainingColumn(),
     ]
-    start = time.monotonic()
+    walk = _Walk()
     with Progress(*columns, console=console) as progress:
         task = progress.add_task(label, total=None, rate="")
 
         def show(done: int, total: int) -> None:
-            rate = done / max(time.monotonic() - start, 1e-9)
-            progress.update(task, completed=done, total=total, rate=_rate(rate))
+            walk.see(done, total)
+            progress.update(task, completed=done, total=total, rate=_rate(walk.rate))
 
         yield show
 

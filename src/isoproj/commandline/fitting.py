@@ -134,6 +134,7 @@ def _parameters(options: argparse.Namespace) -> dict[str, Any]:
         "random_state": options.random_state,
         "scale": options.scale,
         "heldout": options.heldout,
+        "memory_limit": options.memory_limit,
         **pair_options(options),
     }
     given = {name: value for name, value in asked.items() if value is not None}

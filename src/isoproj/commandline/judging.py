@@ -19,11 +19,13 @@ from isoproj.commandline.errors import ClaimFailed, Trouble
 from isoproj.commandline.models import (
     describe_data,
     load_model,
+    memory_limit,
     options_data,
     pair_options,
     read_labels,
 )
 from isoproj.datafiles.reading import holds_model, read_points
+from isoproj.engines.base import walking
 from isoproj.pairs import PairRule
 
 __all__ = ["audit", "verify"]
@@ -66,6 +68,7 @@ def audit(options: argparse.Namespace, console: Console) -> None:
             pairs=pairs,
             n_worst=options.worst,
             progress=progress,
+            memory_limit=memory_limit(options),
         )
     allowed = options.max_distortion
     holds = allowed is None or result.distortion <= allowed
@@ -102,7 +105,8 @@ def verify(options: argparse.Namespace, console: Console) -> None:
     model = load_model(options.model)
     data = options_data(options, min_rows=2)
     console.note(str(data))
-    claims = _claims(model.certificate, data.points)
+    with console.pairs("verifying") as progress, walking(progress):
+        claims = _claims(model.certificate, data.points, memory_limit(options))
     verified = all(claim.holds for claim in claims)
     rows = [
         [claim.name, claim.stated, claim.found, "pass" if claim.holds else "FAIL"]
@@ -134,11 +138,11 @@ def verify(options: argparse.Namespace, console: Console) -> None:
         raise ClaimFailed
 
 
-def _claims(certificate: Certificate, points: Rows) -> tuple[Claim, ...]:
+def _claims(certificate: Certificate, points: Rows, limit: float) -> tuple[Claim, ...]:
     """Recompute the claims; a matrix that is none is a claim that fails."""
     finite = np.isfinite(certificate.components)
     if certificate.components.size and finite.all():
-        return check_claims(certificate, points)
+        return check_claims(certificate, points, memory_limit=limit)
     bad = certificate.components.size - int(finite.sum())
     found = f"{bad} not finite" if bad else "no components"
     return (

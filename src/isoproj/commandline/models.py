@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 import isoproj
 from isoproj._container import read_container
+from isoproj._storage import MEMORY_LIMIT
 from isoproj._validation import Rows
 from isoproj.certificate import Certificate, Guarantee
 from isoproj.commandline.errors import Trouble
@@ -22,10 +23,14 @@ __all__ = [
     "describe_data",
     "describe_guarantee",
     "load_model",
+    "memory_limit",
     "options_data",
     "pair_options",
     "read_labels",
 ]
+
+# Share of the memory for the data as read; the rest is for what is made of them.
+_DATA_SHARE = 0.1
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -128,7 +133,14 @@ def options_data(options: argparse.Namespace, *, min_rows: int) -> DataFile:
         columns=options.columns,
         header=options.header,
         min_rows=min_rows,
+        memory_limit=_DATA_SHARE * memory_limit(options),
     )
+
+
+def memory_limit(options: argparse.Namespace) -> float:
+    """Return the bytes that a command line allows, or the usual number."""
+    asked: float | None = getattr(options, "memory_limit", None)
+    return MEMORY_LIMIT if asked is None else asked
 
 
 def describe_data(data: DataFile) -> dict[str, Any]:

@@ -26,8 +26,8 @@ from isoproj.datafiles.writing import (
 
 __all__ = ["transform"]
 
-# Numbers per block of rows: a quarter of a gigabyte in float64.
-_BLOCK = 2**25
+# Numbers per block of rows: 32 megabytes in float64.
+_BLOCK = 2**22
 
 
 def transform(options: argparse.Namespace, console: Console) -> None:

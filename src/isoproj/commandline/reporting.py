@@ -7,6 +7,8 @@ import re
 import time
 from pathlib import Path
 
+from isoproj._validation import Rows
+from isoproj.certificate import Certificate
 from isoproj.commandline.console import Console
 from isoproj.commandline.errors import ClaimFailed, Trouble
 from isoproj.commandline.models import (
@@ -17,6 +19,7 @@ from isoproj.commandline.models import (
 )
 from isoproj.datafiles.reading import DataFile, read_points
 from isoproj.datafiles.writing import check_output
+from isoproj.estimators.curves import Frontier, guarantee_frontier
 from isoproj.exceptions import ClaimError
 from isoproj.reporting.document import SUFFIXES
 from isoproj.reporting.document import report as make_report
@@ -47,6 +50,9 @@ def report(options: argparse.Namespace, console: Console) -> None:
     if options.max_pairs < 1:
         msg = f"--max-pairs must be at least 1; got {options.max_pairs}. Leave it out."
         raise Trouble(msg)
+    if options.frontier is not None and options.frontier < 2:
+        msg = f"--frontier must be at least 2 caps; got {options.frontier}. Try 7."
+        raise Trouble(msg)
     inputs = [options.model, options.data, options.data.partition(":")[0]]
     inputs += [name for name in (options.heldout, options.labels) if name]
     check_output(options.output, inputs=inputs, force=options.force)
@@ -63,6 +69,7 @@ def report(options: argparse.Namespace, console: Console) -> None:
             heldout=None if heldout is None else model.check_fits(heldout),
             labels=read_labels(options.labels, data),
             image_shape=shape,
+            frontier=_frontier(options, model.certificate, points),
             max_pairs=options.max_pairs,
             model_name=options.model,
             data_name=data.name,
@@ -90,6 +97,21 @@ def report(options: argparse.Namespace, console: Console) -> None:
             "lower_bound": facts["certificate"]["lower_bound"],
             "recomputed": facts["claims"]["all_pairs"],
         },
+    )
+
+
+def _frontier(
+    options: argparse.Namespace, certificate: Certificate, points: Rows
+) -> Frontier | None:
+    if options.frontier is None:
+        return None
+    guarantee = certificate.guarantee
+    return guarantee_frontier(
+        points,
+        certificate.n_components,
+        options.frontier,
+        objective="variance" if guarantee is None else guarantee.objective.value,
+        pairs=certificate.pairs,
     )
 
 

@@ -12,6 +12,7 @@ import safetensors
 import scipy.sparse
 from numpy.typing import NDArray
 
+from isoproj._storage import Storage
 from isoproj._validation import Rows
 from isoproj.datafiles.extras import needed
 from isoproj.datafiles.formats import Format
@@ -74,7 +75,9 @@ def array_contents(source: Source) -> list[Content]:
         return [Content(name="", shape=vectors.shape, dtype=vectors.dtype.str)]
 
 
-def read_array(source: Source, selection: Selection) -> tuple[Rows, str]:
+def read_array(
+    source: Source, selection: Selection, storage: Storage
+) -> tuple[Rows, str]:
     """Read the matrix that is meant; plain .npy and .fvecs are mapped, not loaded.
 
     Parameters
@@ -83,6 +86,8 @@ def read_array(source: Source, selection: Selection) -> tuple[Rows, str]:
         A file of one of this module's formats.
     selection : Selection
         Which array.
+    storage : Storage
+        Where points go that are read slice by slice, from HDF5 and safetensors.
 
     Returns
     -------
@@ -110,10 +115,21 @@ def read_array(source: Source, selection: Selection) -> tuple[Rows, str]:
             return _read_npz(source, content), content.name
         if source.format is Format.SAFETENSORS:
             with safetensors.safe_open(source.plain_path(), framework="numpy") as file:
-                return file.get_tensor(content.name), content.name
+                return _read_tensor(file, content, storage), content.name
         h5py = _h5py()
         with h5py.File(source.plain_path(), "r") as file:
-            return file[content.name][...], content.name
+            data = file[content.name]
+            if not content.is_matrix:
+                return data[...], content.name
+            return storage.filled(data, data.shape, data.dtype), content.name
+
+
+def _read_tensor(file: Any, content: Content, storage: Storage) -> NDArray[Any]:  # noqa: ANN401
+    if not content.is_matrix or not content.shape[0]:
+        return np.asarray(file.get_tensor(content.name))
+    rows = file.get_slice(content.name)
+    n_rows, n_columns = content.shape
+    return storage.filled(rows, (n_rows, n_columns), rows[:1].dtype)
 
 
 def is_model(source: Source) -> bool:

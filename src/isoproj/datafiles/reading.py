@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from isoproj._storage import MEMORY_LIMIT, Storage, row_slices
 from isoproj._validation import Rows, checked_rows, is_sparse
 from isoproj.datafiles.arrays import array_contents, is_model, read_array
 from isoproj.datafiles.columnar import column_contents, read_columns
@@ -77,6 +78,7 @@ def read_points(
     columns: str | None = None,
     header: str = "auto",
     min_rows: int = 1,
+    memory_limit: float = MEMORY_LIMIT,
 ) -> DataFile:
     """Read points, one a row.
 
@@ -92,6 +94,9 @@ def read_points(
         Whether the first line of a text names the columns.
     min_rows : int
         Fewest points that make sense to the caller.
+    memory_limit : float
+        Bytes that points may take in memory. Beyond, tables, HDF5 and safetensors are
+        read slice by slice into a scratch file; .npy and .fvecs are mapped anyway.
 
     Returns
     -------
@@ -114,15 +119,16 @@ def read_points(
     wine (built-in): 178 points, 13 features, float64
     """
     selection = Selection(array=array, columns=columns, header=header)
+    storage = Storage(memory_limit)
     if name in BUILT_IN:
         data = _built_in(name)
     else:
-        data = _from_source(_located(name), selection)
+        data = _from_source(_located(name), selection, storage)
     points = _checked(data, min_rows)
     names = data.names
     if columns is not None and not _knows_columns(data):
         at = choose_columns(data.name, columns, names, points.shape[1])
-        points = points[:, at]
+        points = _columns_of(points, at, storage)
         names = None if names is None else tuple(names[c] for c in at)
     return DataFile(
         name=data.name,
@@ -260,16 +266,25 @@ def _located(name: str) -> Source:
         raise FileNotFoundError(msg) from None
 
 
-def _from_source(source: Source, selection: Selection) -> DataFile:
+def _columns_of(points: Rows, at: list[int], storage: Storage) -> Rows:
+    if is_sparse(points):
+        return points[:, at]
+    chosen = storage.empty((points.shape[0], len(at)), points.dtype)
+    for chunk in row_slices(points):
+        chosen[chunk] = points[chunk][:, at]
+    return chosen
+
+
+def _from_source(source: Source, selection: Selection, storage: Storage) -> DataFile:
     names: Sequence[str] | None = None
     chosen = ""
     points: Rows
     if source.format.is_text:
         points, names = read_text(source, selection)
     elif source.format in (Format.PARQUET, Format.ARROW):
-        points, names, chosen = read_columns(source, selection)
+        points, names, chosen = read_columns(source, selection, storage)
     else:
-        points, chosen = read_array(source, selection)
+        points, chosen = read_array(source, selection, storage)
     return DataFile(
         name=source.name,
         format=source.format.value,

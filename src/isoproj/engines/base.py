@@ -9,18 +9,71 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from typing import Protocol, TypeAlias, TypeVar
 
 from isoproj._threads import n_threads, one_blas_thread, threaded_map
 from isoproj.points import Points
 
-__all__ = ["Engine", "Run", "Sweep", "ThreadEngine", "Visitor", "chosen"]
+__all__ = [
+    "Engine",
+    "Progress",
+    "Run",
+    "Sweep",
+    "ThreadEngine",
+    "Visitor",
+    "chosen",
+    "current_walk",
+    "walking",
+]
 
 Task = TypeVar("Task", contravariant=True)
 Part = TypeVar("Part")
 Visitor: TypeAlias = Callable[[Task], Part]
 # Looks at blocks, tells each answer as it comes (or None), returns all of them merged.
 Run: TypeAlias = Callable[[Sequence[Task], Callable[[Part], None] | None], Part]
+# Told of pairs done and pairs in all.
+Progress: TypeAlias = Callable[[int, int], None]
+
+_walk: ContextVar[Progress | None] = ContextVar("walk", default=None)
+
+
+@contextmanager
+def walking(progress: Progress) -> Iterator[None]:
+    """Have every walk over pairs inside the context tell how far it is.
+
+    Parameters
+    ----------
+    progress : callable
+        Called with pairs done and pairs in all; 0 pairs begin another walk.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj import NearIsometricProjection
+    >>> from isoproj.engines.base import walking
+    >>> seen = []
+    >>> with walking(lambda done, n_pairs: seen.append((done, n_pairs))):
+    ...     model = NearIsometricProjection(n_components=1).fit(np.eye(3))
+    >>> seen[0], seen[-1]
+    ((0, 3), (3, 3))
+    """
+    token = _walk.set(progress)
+    try:
+        yield
+    finally:
+        _walk.reset(token)
+
+
+def current_walk(progress: Progress | None = None) -> Progress:
+    """Return whom a walk tells: who was named, else who watches, else nobody.
+
+    Examples
+    --------
+    >>> from isoproj.engines.base import current_walk
+    >>> current_walk()(0, 1)
+    """
+    return progress or _walk.get() or (lambda _done, _n_pairs: None)
 
 
 class Sweep(Protocol[Task, Part]):

@@ -1,20 +1,27 @@
 """Sweeps over blocks of pairs on the workers of a Dask cluster.
 
 Every worker gets the points once, and keeps what it prepares for a sweep as long as the
-sweep runs. Blocks go out in batches; their answers are merged on the workers, in a
-tree, and only a few of them travel to the client. A worker that dies costs the batches
-it had: Dask runs them again elsewhere. Should the points be lost with the last worker
-that held them, they are sent again from here.
+sweep runs. Points that lie in a file which all workers can read are opened there;
+others are copied to each. Blocks go out in batches; their answers are merged on the
+workers, in a tree, and only a few of them travel to the client. A worker that dies
+costs the batches it had: Dask runs them again elsewhere. Should the points be lost with
+the last worker that held them, they are sent again from here.
 """
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from isoproj._storage import Mapped
 from isoproj._threads import one_blas_thread
 from isoproj.datafiles.extras import needed
 from isoproj.engines.base import Run, Sweep, Visitor
@@ -30,6 +37,8 @@ _BATCHES = 8
 _FAN_IN = 8
 # Times that everything is sent again before we give up.
 _ATTEMPTS = 5
+# Rows that tell whether a file is the same here and there.
+_PROBES = 64
 
 _lock = threading.Lock()
 _visitors: dict[str, Visitor[Any, Any]] = {}
@@ -42,6 +51,12 @@ class DaskEngine:
     ----------
     client : dask.distributed.Client or str
         A client, or the address of a scheduler.
+
+    Attributes
+    ----------
+    sharing : {"path", "copies"} or None
+        How workers got the points last: from a file that all of them can read, or
+        each a copy.
 
     Raises
     ------
@@ -62,7 +77,9 @@ class DaskEngine:
     def __init__(self, client: Any) -> None:  # noqa: ANN401 - Dask has no types
         self._dask = needed("distributed", extra="dask", purpose="A cluster")
         self.client = self._dask.Client(client) if isinstance(client, str) else client
+        self.sharing: str | None = None
         self._sent: tuple[Points, Any] | None = None
+        self._unread: Points | None = None
 
     def __deepcopy__(self, memo: object) -> DaskEngine:
         # A connection is not a parameter that could be copied.
@@ -142,6 +159,11 @@ class DaskEngine:
             except (self._dask.KilledWorker, self._dask.CancelledError):
                 lost += batches
                 continue
+            except _UnreadableError:
+                # A worker came later, from where the files are not.
+                self._unread = points
+                lost += batches
+                continue
             parts.append(part)
             if told is not None:
                 told(part)
@@ -159,14 +181,85 @@ class DaskEngine:
         """Return the points as every worker holds them."""
         known = self._sent is not None and self._sent[0] is points
         if not known or self._sent is None or self._sent[1].status != "finished":
+            files = None if self._unread is points else _Files.of(points)
+            if files is not None:
+                readable = self.client.run(_is_readable, files).values()
+                files = files if all(readable) else None
+            self.sharing = "copies" if files is None else "path"
             # One copy would die with its only holder.
-            future = self.client.scatter(points, broadcast=True, hash=False)
-            self._sent = (points, future)
+            sent = self.client.scatter(files or points, broadcast=True, hash=False)
+            self._sent = (points, sent)
         return self._sent[1]
 
 
+class _UnreadableError(Exception):
+    """A worker cannot read the files that hold the points."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Files:
+    """Points whose largest arrays are opened where they are needed.
+
+    Parameters
+    ----------
+    points : Points
+        Without these arrays.
+    arrays : dict of str to Mapped
+        Where they lie.
+    digests : dict of str to str
+        Of some rows of each, so that another file of the same name is noticed.
+    """
+
+    points: Points
+    arrays: dict[str, Mapped]
+    digests: dict[str, str]
+
+    @staticmethod
+    def of(points: Points) -> _Files | None:
+        """Return the points without what lies in files; None if nothing does."""
+        named: dict[str, Any] = {"rows": points.rows, "coordinates": points.coordinates}
+        found = {
+            name: Mapped.of(array)
+            for name, array in named.items()
+            if isinstance(array, np.ndarray)
+        }
+        arrays = {name: at for name, at in found.items() if at is not None}
+        digests = {name: _digest(named[name]) for name in arrays}
+        bare: Any = dict.fromkeys(arrays)
+        files = _Files(replace(points, **bare), arrays, digests)
+        # Files without a name serve nobody else.
+        return files if arrays and _is_readable(files) else None
+
+    def open(self) -> Points:
+        """Return the points, with arrays mapped here."""
+        opened: Any = {}
+        for name, where in self.arrays.items():
+            try:
+                opened[name] = where.open()
+                same = _digest(opened[name]) == self.digests[name]
+            except (OSError, ValueError):
+                same = False
+            if not same:
+                raise _UnreadableError(where.path)
+        return replace(self.points, **opened)
+
+
+def _digest(rows: NDArray[Any]) -> str:
+    some = rows[np.linspace(0, len(rows) - 1, _PROBES).astype(np.intp)]
+    return hashlib.sha256(np.ascontiguousarray(some).tobytes()).hexdigest()
+
+
+def _is_readable(files: _Files) -> bool:
+    """Return whether the files are those that are meant; asked on each worker."""
+    try:
+        files.open()
+    except _UnreadableError:
+        return False
+    return True
+
+
 def _visit(
-    points: Points, sweep: Sweep[Task, Part], key: str, batch: list[Task]
+    points: Points | _Files, sweep: Sweep[Task, Part], key: str, batch: list[Task]
 ) -> Part:
     """Look at blocks, on a worker."""
     with one_blas_thread():
@@ -175,7 +268,8 @@ def _visit(
             if visit is None:
                 # One sweep at a time: what the last one prepared is of no more use.
                 _visitors.clear()
-                visit = _visitors[key] = sweep.visitor(points)
+                here = points.open() if isinstance(points, _Files) else points
+                visit = _visitors[key] = sweep.visitor(here)
         return sweep.merge([visit(task) for task in batch])
 
 

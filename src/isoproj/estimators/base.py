@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 import warnings
 from abc import ABC, abstractmethod
@@ -22,12 +23,13 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 import isoproj
 from isoproj._spectral import Array, canonical_signs, contraction, orthonormal
+from isoproj._storage import Storage, check_memory_limit, row_slices
 from isoproj._threads import single_blas_thread
-from isoproj._validation import Rows, check_real, checked_rows
+from isoproj._validation import Rows, as_rows, check_real, checked_rows, is_sparse
 from isoproj.auditing import audit
 from isoproj.exceptions import DuplicatePointsWarning
 from isoproj.pairs import LABELLED, PairRule, PairSet
-from isoproj.points import Points
+from isoproj.points import Points, times
 from isoproj.solvers.base import Monitor, Step, current_monitor
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LinearProjection",
     "check_positive",
+    "images_of",
     "monitor_of",
     "shipped_components",
     "warn_of_copies",
@@ -110,9 +113,17 @@ class LinearProjection(
             them where it is a list, or labels are not given.
         """
         check_is_fitted(self)
-        rows = self._validated(X, reset=False)
+        storage = self._storage()
+        rows = self._validated(X, reset=False, storage=storage)
         rule = self._pair_rule(y).elsewhere(y)
-        result = audit(rows, self.components_, pairs=rule, n_worst=1, spread=False)
+        result = audit(
+            rows,
+            self.components_,
+            pairs=rule,
+            n_worst=1,
+            spread=False,
+            memory_limit=storage.room,
+        )
         return -max(0.0, result.distortion)
 
     def _pair_rule(self, y: Any = None) -> PairRule:  # noqa: ANN401
@@ -173,23 +184,42 @@ class LinearProjection(
         """Project to an array, whatever container ``set_output`` asks for."""
         check_is_fitted(self)
         rows = self._validated(X, reset=False)
-        projected: NDArray[Any] = safe_sparse_dot(
-            rows, self.components_.T, dense_output=True
-        )
-        return projected
+        return images_of(rows, self.components_)
 
-    def _validated(self, X: ArrayLike | Rows, *, reset: bool) -> Rows:
+    def _storage(self) -> Storage:
+        """Return where arrays as large as the data go."""
+        limit = getattr(self, "memory_limit", math.inf)
+        check_memory_limit(limit)
+        return Storage(limit, is_shared=getattr(self, "engine", None) is not None)
+
+    def _validated(
+        self, X: ArrayLike | Rows, *, reset: bool, storage: Storage | None = None
+    ) -> Rows:
         check_real(X)
+        storage = storage or self._storage()
         rows = validate_data(
             self,
-            X,
+            as_rows(X, storage),
             reset=reset,
             accept_sparse="csr",
             dtype=[np.float64, np.float32],
             ensure_all_finite=False,
             ensure_min_samples=2 if reset else 1,
         )
-        return checked_rows(rows)
+        # Tables become arrays whose columns lie in one piece.
+        return checked_rows(as_rows(rows, storage))
+
+
+def images_of(rows: Rows, components: NDArray[Any]) -> NDArray[Any]:
+    """Return ``rows @ components.T``, slice by slice where rows are dense."""
+    if is_sparse(rows):
+        product: NDArray[Any] = safe_sparse_dot(rows, components.T, dense_output=True)
+        return product
+    kind = np.result_type(rows.dtype, components.dtype)
+    images = np.empty((rows.shape[0], components.shape[0]), dtype=kind)
+    for chunk in row_slices(rows):
+        np.matmul(rows[chunk], components.T, out=images[chunk])
+    return images
 
 
 @single_blas_thread
@@ -197,7 +227,7 @@ def shipped_components(
     points: Points, basis: Array, rows: Rows, k: int
 ) -> NDArray[np.float64] | NDArray[np.float32]:
     """Return the rows that users get: canonical order and signs, data's precision."""
-    projected = points.coordinates @ basis
+    projected = times(points.coordinates, basis, points.storage)
     _, order = np.linalg.eigh(projected.T @ projected)
     columns = points.frame.lift(basis @ order[:, ::-1])
     if columns.shape[1] < k:

@@ -103,7 +103,9 @@ class CappedProblem:
             coordinates = self.points.coordinates
             if self.objective is Objective.VARIANCE:
                 coordinates = coordinates[: self.rows.shape[0]]
-                coordinates = coordinates - coordinates.mean(axis=0)
+                centred = self.points.storage.empty(coordinates.shape)
+                np.subtract(coordinates, coordinates.mean(axis=0), out=centred)
+                coordinates = centred
             self._matrix = objective_matrix(
                 coordinates, self.objective, self.pairs, self.points.first_copy
             )
@@ -252,9 +254,10 @@ class CappedProblem:
             options["max_iter"] = int(self.max_iter)
         return options
 
-    def _bounds(
+    def bounds(
         self, k: int, basis: Array, pairs: Indices, weights: Array
     ) -> Certificate:
+        """Certify a basis, and the bound that dual weights on pairs prove."""
         components = shipped_components(self.points, basis, self.rows, k)
         return certify(
             self.points,
@@ -279,7 +282,7 @@ class CappedProblem:
         """Certify the result; fall back to what it started from if it does not hold."""
         bases = [*starts, best.basis]
         for basis in bases if result.basis is None else [result.basis, *bases]:
-            certificate = self._bounds(k, basis, best.pairs, best.weights)
+            certificate = self.bounds(k, basis, best.pairs, best.weights)
             if certificate.distortion <= cap:
                 break
         else:
@@ -301,7 +304,7 @@ class CappedProblem:
 
     def _refuse(self, k: int, cap: float, best: SolveResult) -> None:
         """Raise: the cap is impossible, or was not reached."""
-        certificate = self._bounds(k, best.basis, best.pairs, best.weights)
+        certificate = self.bounds(k, best.basis, best.pairs, best.weights)
         found = f"{certificate.distortion:.4f}"
         if cap < certificate.lower_bound:
             msg = (

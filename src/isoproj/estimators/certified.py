@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from isoproj._container import Tensors, read_container, write_container
 from isoproj._spectral import Indices
+from isoproj._storage import check_memory_limit
 from isoproj._validation import Rows
 from isoproj.certificate import Certificate, Exclusion
 from isoproj.certify import certify_exclusion
@@ -196,13 +197,7 @@ class CertifiedProjection(LinearProjection):
             msg = f"tol must be a number above 0; got {self.tol!r}. Use 1e-3."
             raise ValueError(msg)
         chosen(self.engine)
-        limit: object = self.memory_limit
-        if not isinstance(limit, float | int | np.number) or not limit >= 0.0:
-            msg = (
-                "memory_limit must be a number of bytes, 0 or more; "
-                f"got {self.memory_limit!r}. Use 2e9."
-            )
-            raise ValueError(msg)
+        check_memory_limit(self.memory_limit)
         check_positive("max_iter", self.max_iter, integral=True)
         check_positive("time_limit", self.time_limit, integral=False)
         check_random_state(self.random_state)

@@ -21,7 +21,7 @@ from isoproj.estimators.base import (
 )
 from isoproj.estimators.capped_problem import CappedProblem
 from isoproj.objective import Objective
-from isoproj.pairs import prepare_pairs
+from isoproj.pairs import PairRule, prepare_pairs
 from isoproj.points import Points
 from isoproj.search import PairSearch
 from isoproj.solvers.base import Clock
@@ -321,7 +321,7 @@ def guarantee_frontier(
     n_points: int = 7,
     *,
     objective: str = "variance",
-    pairs: str | ArrayLike = "all",
+    pairs: str | ArrayLike | PairRule = "all",
     tol: float = 1e-3,
     random_state: int | None = None,
     verbose: int = 0,
@@ -338,8 +338,8 @@ def guarantee_frontier(
         How many caps, at least 2: the two ends count.
     objective : {"variance", "distortion"}
         What is to be kept.
-    pairs : {"all", "directions"} or array-like of shape (n_pairs, 2)
-        Which pairs the caps are for.
+    pairs : str, array-like of shape (n_pairs, 2) or PairRule
+        Which pairs the caps are for, as for ``audit``.
     tol : float
         Relative gap at which the relaxations are content with their bounds.
     random_state : int or None

@@ -12,12 +12,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from isoproj._container import Tensors
+from isoproj._storage import row_slices
 from isoproj._validation import Rows, is_sparse
 from isoproj.certificate import Certificate
 from isoproj.engines.base import Engine
-from isoproj.estimators.base import (
-    warn_of_copies,
-)
+from isoproj.estimators.base import images_of, warn_of_copies
 from isoproj.estimators.capped_problem import CappedProblem
 from isoproj.estimators.certified import CertifiedProjection
 from isoproj.exceptions import FormatError
@@ -77,7 +76,9 @@ class GuaranteedPCA(CertifiedProjection):
     verbose : int, default=0
         1 writes a line per round to standard error.
     memory_limit : float, default=2e9
-        Bytes that may be filled with distances that are needed again.
+        Bytes that arrays as large as ``X``, and distances that are needed again, may
+        take in memory. Arrays that go beyond lie in scratch files in the folder for
+        temporary files.
     engine : Engine or None, default=None
         Where pairs are looked at: ``DaskEngine(client)`` for a cluster; None means
         threads of this process. The result does not depend on it.
@@ -189,7 +190,9 @@ class GuaranteedPCA(CertifiedProjection):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            The points.
+            The points. They need not fit in memory: a mapped file (``numpy.load`` with
+            ``mmap_mode="r"``) is read where it is, an array of Dask, HDF5 or Zarr
+            slice by slice.
         y : array-like of shape (n_samples,) or None
             Class labels where ``pairs`` goes by labels; ignored otherwise.
 
@@ -206,11 +209,14 @@ class GuaranteedPCA(CertifiedProjection):
         ValueError
             If the data or a parameter is unusable; the message says how to mend it.
         """
-        given, labels = self._validated(X, reset=True), y
+        storage = self._storage()
+        given, labels = self._validated(X, reset=True, storage=storage), y
         self._check_parameters(given.shape[1])
         split = self._split(given, y)
         rows, y = fitted_part(given, y, split)
-        points, pairs = prepare_pairs(rows, self._pair_rule(y), rotate=True)
+        points, pairs = prepare_pairs(
+            rows, self._pair_rule(y), rotate=True, storage=storage
+        )
         warn_of_copies(points, pairs)
         problem = CappedProblem(
             points=points,
@@ -309,14 +315,17 @@ class GuaranteedPCA(CertifiedProjection):
     def _measure(self, rows: Rows) -> None:
         """Compute the attributes that PCA has."""
         components = self.components_.astype(np.float64)
-        images = rows @ components.T
+        images = images_of(rows, components)
         ddof = max(rows.shape[0] - 1, 1)
         scale = rows.shape[0] / ddof
         if is_sparse(rows):
             mean, spread = mean_variance_axis(rows, axis=0)
         else:
             mean = rows.mean(axis=0, dtype=np.float64)
-            spread = rows.var(axis=0, dtype=np.float64)
+            spread = np.zeros(rows.shape[1])
+            for chunk in row_slices(rows):
+                spread += np.square(rows[chunk] - mean).sum(axis=0)
+            spread /= rows.shape[0]
         self.mean_ = np.asarray(mean, dtype=rows.dtype)
         variance = np.asarray(images.var(axis=0, dtype=np.float64)) * scale
         self.explained_variance_ = variance

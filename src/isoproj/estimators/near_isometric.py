@@ -115,9 +115,10 @@ class NearIsometricProjection(CertifiedProjection):
         not at all. A fit that was killed goes on from there when started again, with
         the same result as if nothing had happened.
     memory_limit : float, default=2e9
-        Bytes that ``"minimax"`` may fill with distances it would need again. Beyond,
-        it rules out most pairs from a few coordinates instead; all else it holds
-        grows with the size of ``X`` alone.
+        Bytes that arrays as large as ``X``, and distances that ``"minimax"`` would need
+        again, may take in memory. Arrays that go beyond lie in scratch files in the
+        folder for temporary files. Where distances do not fit, most pairs are ruled out
+        from a few coordinates instead.
     engine : Engine or None, default=None
         Where pairs are looked at: ``DaskEngine(client)`` for a cluster; None means
         threads of this process. The result does not depend on it.
@@ -228,7 +229,9 @@ class NearIsometricProjection(CertifiedProjection):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            The points.
+            The points. They need not fit in memory: a mapped file (``numpy.load`` with
+            ``mmap_mode="r"``) is read where it is, an array of Dask, HDF5 or Zarr
+            slice by slice.
         y : array-like of shape (n_samples,) or None
             Class labels where ``pairs`` goes by labels; ignored otherwise.
 
@@ -243,12 +246,17 @@ class NearIsometricProjection(CertifiedProjection):
             If the data or a parameter is unusable; the message says how to mend it.
         """
         last = getattr(self, "certificate_", None) if self.warm_start else None
-        given, labels = self._validated(X, reset=True), y
+        storage = self._storage()
+        given, labels = self._validated(X, reset=True, storage=storage), y
         self._check_parameters(given.shape[1])
         split = self._split(given, y)
         rows, y = fitted_part(given, y, split)
         points, pairs = prepare_pairs(
-            rows, self._pair_rule(y), rotate=True, seed=self._sample_seed()
+            rows,
+            self._pair_rule(y),
+            rotate=True,
+            seed=self._sample_seed(),
+            storage=storage,
         )
         warn_of_copies(points, pairs)
         search = None

@@ -20,6 +20,7 @@ __all__ = [
     "bounds_chart",
     "convergence_chart",
     "curve_chart",
+    "frontier_chart",
     "histogram_chart",
     "kept_chart",
 ]
@@ -287,6 +288,56 @@ def _curve_line(
     for k, loss in spots:
         title = f"{METHOD_NAMES[name]}, k = {k}: the worst pair loses {loss:.4f}"
         drawing.dot(x(k), y(loss), f"fill-{name}", title, r=3.2)
+
+
+def frontier_chart(facts: Facts, width: int) -> str:
+    """Return what is kept on the whole against what the worst pair loses.
+
+    Parameters
+    ----------
+    facts : dict
+        Of a report with a frontier.
+    width : int
+        Of the drawing.
+
+    Returns
+    -------
+    str
+        An ``svg`` element.
+    """
+    found, guarantee = facts["frontier"], facts["guarantee"]
+    caps, kept, bound = found["cap"], found["kept"], found["kept_bound"]
+    floor = found["lower_bound"]
+    drawing = _Drawing("What caps cost and buy", width, 300, "14 20 48 56")
+    left, low = min(floor, caps[0]), min(kept)
+    slack = 0.06 * (caps[-1] - left) or 0.01
+    x = drawing.across(left - slack, caps[-1] + slack)
+    rise = 0.08 * (max(bound) - low) or 0.01
+    y = drawing.upwards(low - rise, max(bound) + rise)
+    ticks = _ticks(left, caps[-1], 5)
+    drawing.x_axis(x, ticks, _WORST if width > 500 else "share the worst pair loses")
+    ticks = _ticks(low - rise, max(bound) + rise, 5)
+    drawing.y_axis(y, ticks, [f"{t:.3g}" for t in ticks])
+    wall = f"proven: no projection to as many dimensions loses less than {floor:.6f}"
+    drawing.box(drawing.left, drawing.top, x(floor), drawing.bottom, "floor-area", wall)
+    line = [(x(cap), y(most)) for cap, most in zip(caps, bound, strict=True)]
+    ends = [(line[-1][0], drawing.top), (line[0][0], drawing.top)]
+    drawing.area([*line, *ends], "floor-area")
+    drawing.line(line, "floor-line dashed")
+    spots = [(x(cap), y(share)) for cap, share in zip(caps, kept, strict=True)]
+    drawing.line(spots, "line-isoproj")
+    for at, spot in enumerate(spots):
+        title = (
+            f"no pair loses more than {caps[at]:.4f}: {kept[at]:.4f} is kept, no "
+            f"projection keeps more than {bound[at]:.4f}"
+        )
+        css = "fill-pca" if at == len(spots) - 1 else "fill-isoproj"
+        drawing.dot(*spot, css, title, r=4)
+    if guarantee and guarantee["objective"] == found["objective"]:
+        title = f"this model: {guarantee['kept']:.4f} under {guarantee['cap']:.4f}"
+        spot = x(min(guarantee["cap"], caps[-1])), y(guarantee["kept"])
+        drawing.dot(*spot, "fill-isoproj", title, r=6.5)
+    return drawing.svg()
 
 
 def convergence_chart(facts: Facts, width: int) -> str:

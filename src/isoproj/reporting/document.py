@@ -107,6 +107,7 @@ def report(
     labels: Sequence[str] | None = None,
     image_shape: tuple[int, int] | None = None,
     curve: Any = None,  # noqa: ANN401 - anything with three arrays
+    frontier: Any = None,  # noqa: ANN401 - of a room above this one
     max_pairs: int = 20_000_000,
     model_name: str | None = None,
     data_name: str | None = None,
@@ -129,6 +130,8 @@ def report(
     curve : object or None
         With arrays ``ks``, ``distortion`` and ``lower_bound``: what
         ``distortion_curve`` returns.
+    frontier : Frontier or None
+        What ``guarantee_frontier`` returns for the same points and as many dimensions.
     max_pairs : int
         Most pairs to measure methods on. Where there are more, a random sample of rows
         is measured, and the report says so.
@@ -161,6 +164,7 @@ def report(
         labels=labels,
         image_shape=image_shape,
         curve=curve,
+        frontier=frontier,
         max_pairs=max_pairs,
         model_name=model_name,
         data_name=data_name,
@@ -193,6 +197,8 @@ def _charts(facts: Facts) -> dict[str, tuple[str, str]]:
         wanted["histogram"] = charts.histogram_chart
     if facts["curve"]:
         wanted["curve"] = charts.curve_chart
+    if facts["frontier"]:
+        wanted["frontier"] = charts.frontier_chart
     if len(facts["history"]) > 1:
         wanted["convergence"] = charts.convergence_chart
     if len(facts["kept_history"]) > 1:

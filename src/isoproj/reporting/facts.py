@@ -46,6 +46,8 @@ class Options:
         Height and width where points are images.
     curve : object or None
         With ``ks``, ``distortion`` and ``lower_bound``.
+    frontier : Frontier or None
+        What other caps keep.
     max_pairs : int
         Most pairs to measure methods on.
     model_name, data_name, heldout_name : str or None
@@ -56,6 +58,7 @@ class Options:
     labels: Sequence[str] | None = None
     image_shape: tuple[int, int] | None = None
     curve: Any = None
+    frontier: Any = None
     max_pairs: int = 20_000_000
     model_name: str | None = None
     data_name: str | None = None
@@ -98,6 +101,7 @@ def facts_of(model: Any, X: ArrayLike | Rows | None, options: Options) -> Facts:
         "methods": None,
         "histogram": None,
         "curve": _given_curve(options.curve, certificate),
+        "frontier": _frontier(options.frontier, certificate),
         "worst_pairs": _bare_pairs(certificate),
         "pca_worst_pairs": None,
         "heldout": None,
@@ -176,6 +180,32 @@ def _given_curve(curve: Any, certificate: Certificate) -> Facts | None:  # noqa:
         "isoproj": _floats(curve.distortion),
         "pca": None,
         "k": certificate.n_components,
+    }
+
+
+def _frontier(found: Any, certificate: Certificate) -> Facts | None:  # noqa: ANN401
+    if found is None:
+        return None
+    k = found.certificates[0].n_components
+    if found.certificates[0].fingerprint != certificate.fingerprint:
+        msg = (
+            "frontier must be of the points that the model was fitted on; got one of "
+            "others. Call guarantee_frontier with the same X."
+        )
+        raise ValueError(msg)
+    if k != certificate.n_components:
+        msg = (
+            f"frontier must be for the model's {certificate.n_components} dimensions; "
+            f"got one for {k}. Call guarantee_frontier(X, {certificate.n_components})."
+        )
+        raise ValueError(msg)
+    return {
+        "objective": found.objective.value,
+        "lower_bound": found.lower_bound,
+        "cap": _floats(found.max_distortion),
+        "distortion": _floats(found.distortion),
+        "kept": _floats(found.kept),
+        "kept_bound": _floats(found.kept_bound),
     }
 
 

@@ -66,6 +66,8 @@ def sentences(facts: Facts) -> dict[str, str]:
         told["histogram"] = _histogram(facts)
     if facts["curve"]:
         told["curve"] = _curve(facts)
+    if facts["frontier"]:
+        told["frontier"] = _frontier(facts)
     if facts["heldout"]:
         told["heldout"] = _heldout(facts)
     if facts["history"]:
@@ -158,6 +160,17 @@ def _curve(facts: Facts) -> str:
         "The floor is what the weights of this certificate prove at other dimensions: "
         "valid everywhere, sharpest at this model's own k. No projection of any kind "
         "reaches the shaded region."
+    )
+
+
+def _frontier(facts: Facts) -> str:
+    found = facts["frontier"]
+    least, most = found["kept"][0], found["kept"][-1]
+    return (
+        f"From the least loss found ({found['cap'][0]:.4f} for the worst pair, "
+        f"{least:.4f} of the {found['objective']} kept) to PCA "
+        f"({found['cap'][-1]:.4f}, {most:.4f}). Above the dashed line: more than any "
+        "projection under the same cap can keep."
     )
 
 

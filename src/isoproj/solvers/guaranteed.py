@@ -7,6 +7,9 @@ on a working set that grows by searches of all pairs; then sequential quadratic
 programming on the tight pairs, which ends with every pair of the set under the cap.
 What is returned has been under the cap in a search of all pairs, by a margin that
 covers the search's own rounding.
+
+Where a search of all pairs takes seconds, both sides are solved on a pool of pairs that
+few searches of all pairs enlarge (``solvers.pool``).
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from isoproj.search import PairSearch
 from isoproj.solvers.base import Clock, Journal, Monitor, Status, Step, Stopped
 from isoproj.solvers.capped import CappedRelaxation, solve_capped
 from isoproj.solvers.goals import Capped
+from isoproj.solvers.pool import Pool
 from isoproj.solvers.relaxation import Relaxation
 from isoproj.solvers.tight import finish
 from isoproj.solvers.working_set import (
@@ -47,6 +51,9 @@ _HALVINGS = 6
 _GAIN = 1e-6
 # Nothing more is tried when this share of the bound at most is missing.
 _CLOSE = 2e-3
+# Searches of all pairs, at most, that a side solved on a pool may ask for.
+_POOLED_ROUNDS = 6
+_UNLIMITED = 10**9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -195,18 +202,18 @@ def guaranteed(
     try:
         for start in starts:
             progress.measure(start)
-        progress.relaxation = solve_capped(
-            search,
-            k,
-            objective,
-            cap,
-            anchor,
-            tol=tol,
-            callback=lambda *_: journal.clock.is_over,
-        )
-        progress.tell(progress.relaxation.codes.size)
-        _search(progress, progress.relaxation, starts, np.random.default_rng(seed))
-        status = _final_status(progress, progress.relaxation, tol)
+        rng = np.random.default_rng(seed)
+        if search.is_slow:
+            pool = Pool.begin(search, principal, rng)
+            pool.codes = np.union1d(pool.codes, np.union1d(search.recent, anchor.codes))
+            relaxation = _bound_pooled(progress, pool, anchor, tol)
+            _search_pooled(progress, pool, relaxation, starts, rng)
+        else:
+            relaxation = _relaxed(progress, search, anchor, tol)
+            progress.relaxation = relaxation
+            progress.tell(relaxation.codes.size)
+            _search(progress, relaxation, starts, rng)
+        status = _final_status(progress, relaxation, tol)
     except Stopped as stop:
         status = stop.status
     except KeyboardInterrupt:
@@ -249,13 +256,94 @@ def _final_status(
     return Status.MAX_ITER
 
 
+def _relaxed(
+    progress: _Progress, search: PairSearch, anchor: Relaxation, tol: float
+) -> CappedRelaxation:
+    return solve_capped(
+        search,
+        progress.k,
+        progress.objective,
+        progress.cap,
+        anchor,
+        tol=tol,
+        callback=lambda *_: progress.journal.clock.is_over,
+    )
+
+
+def _bound_pooled(
+    progress: _Progress, pool: Pool, anchor: Relaxation, tol: float
+) -> CappedRelaxation:
+    """Solve the relaxation on a pool until no pair outside violates it.
+
+    Multipliers on pairs of the pool bound what any projection keeps, whatever the pool
+    lacks; a pool that lacks pairs only makes the bound worse.
+    """
+    for _ in range(_POOLED_ROUNDS):
+        relaxation = _relaxed(progress, pool.inside(), anchor, tol)
+        worst = pool.enlarge(relaxation.factor, progress.cap)
+        is_whole = worst <= progress.cap * (1.0 + tol)
+        if not is_whole:
+            # The value is that of a matrix which some pair outside forbids.
+            relaxation = replace(relaxation, relaxed=0.0)
+        if progress.relaxation is None or relaxation.bound < progress.relaxation.bound:
+            progress.relaxation = relaxation
+        progress.tell(pool.codes.size)
+        if is_whole:
+            break
+    return relaxation
+
+
+def _search_pooled(
+    progress: _Progress,
+    pool: Pool,
+    relaxation: CappedRelaxation,
+    starts: list[Array],
+    rng: np.random.Generator,
+) -> None:
+    """Search on a pool until what is found there is under the cap on all pairs."""
+    found: Array | None = None
+    for _ in range(_POOLED_ROUNDS):
+        inside = replace(
+            progress,
+            journal=Journal(progress.journal.clock, _UNLIMITED, None),
+            search=pool.inside(),
+            basis=None,
+            kept=-math.inf,
+            distortion=math.inf,
+        )
+        _search(inside, relaxation, starts, rng, found)
+        if inside.basis is None:
+            break
+        found = inside.basis
+        worst = pool.enlarge(found, inside.distortion)
+        progress.see(found, worst)
+        progress.tell(pool.codes.size)
+        if worst <= progress.cap - 0.3 * _MARGIN:
+            break
+    else:
+        if found is not None and progress.basis is not None:
+            goal = _goal(progress, relaxation, 0)
+            known = WorkingSet(progress.search, pool.codes)
+            _approach(progress, known, goal, found, batch_size(progress.k))
+
+
+def _goal(progress: _Progress, relaxation: CappedRelaxation, n_further: int) -> Capped:
+    # An exact penalty needs a price below one over the sum of the multipliers.
+    price = 1.0 / (1.5 * float(relaxation.multipliers.sum()) + 0.5)
+    return Capped(progress.cap - _MARGIN, price, n_further)
+
+
 def _search(
     progress: _Progress,
     relaxation: CappedRelaxation,
     starts: list[Array],
     rng: np.random.Generator,
+    found: Array | None = None,
 ) -> None:
-    """Search from the relaxation's rounding and from every start; polish the best."""
+    """Search from the relaxation's rounding and from every start; polish the best.
+
+    What was ``found`` on fewer pairs is gone on from instead.
+    """
     search, objective = progress.search, progress.objective
     k = progress.k
     rounded = leading(relaxation.factor, k)
@@ -269,9 +357,10 @@ def _search(
     )
     further = _root(objective)
     known = WorkingSet(search, np.unique(codes), further)
-    # An exact penalty needs a price below one over the sum of the multipliers.
-    price = 1.0 / (1.5 * float(relaxation.multipliers.sum()) + 0.5)
-    goal = Capped(progress.cap - _MARGIN, price, len(further))
+    goal = _goal(progress, relaxation, len(further))
+    if found is not None:
+        _anneal(progress, known, goal, found, _TEMPERATURES[-_N_COOL:], count)
+        return
     _anneal(progress, known, goal, rounded, _TEMPERATURES, count)
     # A start under the cap must not leave it: any lower price is exact as well.
     goal = replace(goal, price=goal.price / _CHEAPEST)
@@ -321,9 +410,23 @@ def _anneal(
 def _retreat(
     progress: _Progress, known: WorkingSet, goal: Capped, basis: Array, count: int
 ) -> None:
-    """Go from the best basis under the cap towards one above it, as far as allowed."""
+    """Go from the best basis under the cap towards another, then polish."""
     if progress.basis is None:
         return
+    basis = _approach(progress, known, goal, basis, count)
+    for _ in range(_HALVINGS):
+        basis = finish(known.secants, basis, goal=goal, max_iter=1)
+        _, overall = known.grow(basis, 0.005, count, cap=goal.cap)
+        progress.tell(known.codes.size)
+        if not progress.see(basis, overall):
+            break
+
+
+def _approach(
+    progress: _Progress, known: WorkingSet, goal: Capped, basis: Array, count: int
+) -> Array:
+    """Go from the best basis under the cap towards one above it, as far as allowed."""
+    assert progress.basis is not None
     left, _, right = np.linalg.svd(basis.T @ progress.basis)
     inside, outside = progress.basis, basis @ (left @ right)
     low, high = 0.0, 1.0
@@ -334,13 +437,7 @@ def _retreat(
         progress.see(between, overall)
         progress.tell(known.codes.size)
         low, high = (middle, high) if overall <= progress.cap else (low, middle)
-    basis = orthonormal((1.0 - low) * inside + low * outside)
-    for _ in range(_HALVINGS):
-        basis = finish(known.secants, basis, goal=goal, max_iter=1)
-        _, overall = known.grow(basis, 0.005, count, cap=goal.cap)
-        progress.tell(known.codes.size)
-        if not progress.see(basis, overall):
-            break
+    return orthonormal((1.0 - low) * inside + low * outside)
 
 
 def _root(objective: Array) -> Array:

@@ -74,7 +74,7 @@ _GAIN = 2e-5
 _POOLED_ROUNDS = 12
 _UNLIMITED = 10**9
 # The gap to which a pool's relaxation is solved while the pool is new.
-_LOOSE_GAP = 0.05
+_LOOSE_GAP = 0.08
 
 
 @dataclass(slots=True, eq=False)
@@ -374,7 +374,7 @@ class _Pooled:
             self.pool.inside(),
             k,
             # While the pool lacks pairs that matter, its own optimum matters little.
-            tol=min(_LOOSE_GAP, max(0.3 * tol, 0.1 * self.violation)),
+            tol=min(_LOOSE_GAP, max(0.3 * tol, 0.2 * self.violation)),
             start=self.relaxation,
             callback=lambda *_: progress.journal.clock.is_over,
         )

@@ -21,7 +21,7 @@ __all__ = ["Pool"]
 
 # Random pairs to begin with, and the most that one search may add.
 _RANDOM = 4_000
-_MOST = 10_000
+_MOST = 20_000
 # Pairs this close to the worst one of the pool will matter soon.
 _NEAR = 0.02
 
