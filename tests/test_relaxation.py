@@ -101,3 +101,11 @@ def test_isotropic_data_make_every_pair_tight_and_do_not_stall_it(seed):
     _, result = solved(np.random.RandomState(seed).normal(size=(150, 8)), 2)
     assert_allclose(result.lower, 0.75, rtol=2e-3)
     assert result.relaxed <= result.lower * 1.001
+
+
+def test_a_bound_that_is_high_enough_ends_the_solve():
+    search, closed = solved(cloud(0, 40, 12), 4, tol=1e-6)
+    enough = 0.9 * closed.lower
+    early = solve_relaxation(search, 4, tol=1e-6, enough=enough)
+    assert enough < early.lower <= closed.lower + 1e-9
+    assert early.n_iter < closed.n_iter

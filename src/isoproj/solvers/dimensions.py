@@ -26,6 +26,8 @@ __all__ = ["Dimensions", "fewest_dimensions"]
 
 # The relaxation is solved this much closer than the search's own first look.
 _COARSE = 10.0
+# A bound this far above the cap is above it whatever its rounding.
+_CLEAR = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -85,6 +87,8 @@ class _Hunt:
             k,
             tol=self.tol,
             start=warm,
+            # Proved impossible is proved, however wide the gap still is.
+            enough=self.cap + _CLEAR,
             callback=lambda _, __, relaxed: relaxed <= self.cap or self.clock.is_over,
         )
         self.nearest[k] = relaxation
@@ -96,7 +100,7 @@ class _Hunt:
         rows = self.search.directions(relaxation.codes)
         energies = np.linalg.eigvalsh(moment_of(rows, relaxation.weights))[::-1]
         bounds = 1.0 - np.cumsum(energies)
-        proved = int((bounds > self.cap + 1e-9).sum())
+        proved = int((bounds > self.cap + _CLEAR).sum())
         if proved > self.impossible:
             self.impossible = proved
             self.proof = relaxation.codes, relaxation.weights

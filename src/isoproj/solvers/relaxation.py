@@ -77,6 +77,7 @@ def solve_relaxation(
     tol: float = 1e-3,
     start: Relaxation | None = None,
     max_iter: int = 60,
+    enough: float = np.inf,
     callback: Callback | None = None,
 ) -> Relaxation:
     """Solve the relaxation over all pairs of a search.
@@ -94,6 +95,8 @@ def solve_relaxation(
     max_iter : int
         Most Newton steps of one attempt; one that gets stuck is followed by another
         from another start.
+    enough : float
+        A lower bound above this stops the solve too.
     callback : callable or None
         Called as ``callback(iteration, lower, relaxed)``; True stops the solve.
 
@@ -119,7 +122,9 @@ def solve_relaxation(
     for seed in range(_ATTEMPTS):
         # Should a warm start get stuck, a cold one may not.
         warm = start if seed == 0 else None
-        result, is_done = _attempt(search, k, tol, warm, max_iter, callback, seed)
+        result, is_done = _attempt(
+            search, k, tol, warm, max_iter, enough, callback, seed
+        )
         best = result if best is None else _better(best, result)
         if is_done:
             break
@@ -152,6 +157,7 @@ def _attempt(
     tol: float,
     start: Relaxation | None,
     max_iter: int,
+    enough: float,
     callback: Callback | None,
     seed: int,
 ) -> tuple[Relaxation, bool]:
@@ -162,12 +168,13 @@ def _attempt(
     for iteration in range(max_iter + 1):
         best = best.with_point(state, search)
         # The bound restricted to the subspace is optimistic but cheap.
-        close = best.gap(_bound(state, restricted=True)) <= tol
+        bound = _bound(state, restricted=True)
+        close = best.gap(bound) <= tol or bound > enough
         told = callback is not None and callback(iteration, best.lower, best.relaxed)
         stop = told or iteration == max_iter
         if close or stop:
             best = best.with_bound(state)
-        if stop or best.gap(best.lower) <= tol:
+        if stop or best.is_done(tol, enough):
             break
         try:
             state.grow(search, dense=close)
@@ -176,7 +183,7 @@ def _attempt(
             # The iterate has reached rounding level.
             best = best.with_bound(state)
             break
-    return best.result(iteration), told or best.gap(best.lower) <= tol
+    return best.result(iteration), told or best.is_done(tol, enough)
 
 
 def _spanned(search: PairSearch, k: int) -> Relaxation:
@@ -294,6 +301,10 @@ class _Best:
         if self.relaxed <= _ZERO:
             return 0.0
         return (self.relaxed - bound) / bound if bound > 0 else np.inf
+
+    def is_done(self, tol: float, enough: float) -> bool:
+        """Return whether the gap is closed, or the bound high enough."""
+        return self.gap(self.lower) <= tol or self.lower > enough
 
     def with_point(self, state: State, search: PairSearch) -> _Best:
         """Return the certificate with the better feasible point."""
