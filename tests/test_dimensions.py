@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from geometry import brute_losses, cloud, random_basis
+from sklearn.datasets import load_digits
 
 from isoproj import (
     DistortionCurve,
@@ -193,6 +194,19 @@ def test_new_points_outside_are_taken_in():
     again = NearIsometricProjection(4, random_state=0).fit(everything)
     assert model.distortion_ <= 1.1 * again.distortion_
     assert model.lower_bound_ >= 0.99 * again.lower_bound_
+
+
+def test_an_update_closes_the_gap_that_new_points_of_the_same_kind_open():
+    X = load_digits().data[:310]
+    model = NearIsometricProjection(8, random_state=0).fit(X[:300])
+    gap, bound = model.certificate_.optimality_gap, model.lower_bound_
+    stale = brute_losses(X, model.components_)[1].max()
+    model.update(X[300:], X[:300])
+    assert model.updated_ == "refined"
+    assert stale / bound - 1.0 > gap + 0.02
+    assert model.certificate_.optimality_gap <= gap + 1.01 * model.tol
+    assert model.lower_bound_ >= bound - 1e-12
+    verify(model.certificate_, X)
 
 
 def test_an_update_of_other_data_is_refused():

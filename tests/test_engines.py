@@ -17,19 +17,27 @@ from isoproj.pairs import prepare_pairs
 from isoproj.search import PairSearch
 from isoproj.sifting import find_worst
 
+dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
 ROWS = cloud(0, 2500, 40) * 0.85 ** np.arange(40)
 COMPONENTS = random_basis(1, 40, 4).T
 
 
+# A machine with much else to do starts workers slowly.
+PATIENCE = dict.fromkeys(
+    ("distributed.comm.timeouts.connect", "distributed.comm.timeouts.tcp"), "300s"
+)
+
+
 @pytest.fixture(scope="module")
 def client():
-    cluster = distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-    )
-    with cluster, distributed.Client(cluster) as client:
-        yield client
+    with dask.config.set(PATIENCE):
+        cluster = distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        )
+        with cluster, distributed.Client(cluster, timeout="300s") as client:
+            yield client
 
 
 class Murder:

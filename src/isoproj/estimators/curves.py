@@ -144,7 +144,7 @@ def distortion_curve(
     ks: Iterable[int] | None = None,
     *,
     pairs: str | ArrayLike = "all",
-    tol: float = 1e-2,
+    tol: float = 5e-3,
     time_limit: float | None = None,
     random_state: int | None = None,
     verbose: int = 0,

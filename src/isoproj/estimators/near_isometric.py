@@ -28,6 +28,7 @@ from isoproj.pairs import PairKind, PairSet, prepare_pairs
 from isoproj.points import Points
 from isoproj.problem import pose
 from isoproj.search import PairSearch
+from isoproj.sifting import find_worst
 from isoproj.solvers.base import (
     SolveResult,
     Status,
@@ -337,7 +338,9 @@ class NearIsometricProjection(CertifiedProjection):
 
         The stored projection and proof are checked on all points first. Only if the new
         ones lose more than the worst pair so far does the solver go on, from where it
-        was. ``updated_`` says which of the two happened.
+        was, until the gap is again what it was, give or take ``tol``. The lower bound
+        is worked on only where a better projection does not suffice for that.
+        ``updated_`` says which of the two happened.
 
         Parameters
         ----------
@@ -376,43 +379,55 @@ class NearIsometricProjection(CertifiedProjection):
         rows = _stacked(old, new)
         points, pairs = prepare_pairs(rows, "all", rotate=True)
         warn_of_copies(points, pairs)
-        shared: dict[str, Any] = {"n_rows": rows.shape[0], "engine": self.engine}
-        certificate = certify(
+        components, k = last.components, last.n_components
+        weighted, weights = last.weighted_pairs, last.weights
+        found = find_worst(
             points,
             pairs,
-            last.components,
-            last.weighted_pairs,
-            last.weights,
-            **shared,
+            components.astype(np.float64),
+            n_worst=1,
+            engine=self.engine,
         )
         self.updated_ = "kept"
-        k = last.n_components
-        if certificate.distortion > last.distortion + _BROKEN and k < points.n_dims:
-            search = PairSearch(
-                points,
-                pairs,
-                memory_limit=float(self.memory_limit),
-                engine=self.engine,
-            )
-            result = refine(
-                search,
-                points.frame.coordinates_of(last.components.T.astype(np.float64)),
-                last.weighted_pairs,
-                last.weights,
-                tol=float(self.tol),
-                time_limit=self.time_limit,
-                monitor=monitor_of(type(self).__name__, self.verbose),
-            )
+        is_broken = found.worst_losses[0] > last.distortion + _BROKEN
+        if is_broken and k < points.n_dims:
+            result = self._refined(points, pairs, last)
             components = shipped_components(points, result.basis, rows, k)
-            certificate = certify(
-                points, pairs, components, result.pairs, result.weights, **shared
-            )
+            weighted, weights = result.pairs, result.weights
             self.updated_ = "refined"
             self.status_, self.history_ = result.status, result.history
             self.n_iter_ = len(result.history)
+        certificate = certify(
+            points,
+            pairs,
+            components,
+            weighted,
+            weights,
+            n_rows=rows.shape[0],
+            engine=self.engine,
+        )
         # The pairs of a proof that fewer dimensions cannot do are all still there.
         self._adopt(replace(certificate, exclusion=last.exclusion))
         return self
+
+    def _refined(
+        self, points: Points, pairs: PairSet, last: Certificate
+    ) -> SolveResult:
+        """Go on from what was certified on fewer points."""
+        search = PairSearch(
+            points, pairs, memory_limit=float(self.memory_limit), engine=self.engine
+        )
+        return refine(
+            search,
+            points.frame.coordinates_of(last.components.T.astype(np.float64)),
+            last.weighted_pairs,
+            last.weights,
+            last.lower_bound,
+            gap=last.optimality_gap,
+            tol=float(self.tol),
+            time_limit=self.time_limit,
+            monitor=monitor_of(type(self).__name__, self.verbose),
+        )
 
     def _check_parameters(self, n_features: int) -> None:
         self._check_shared(n_features)

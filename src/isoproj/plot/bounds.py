@@ -394,7 +394,8 @@ def frontier(found: Any, *, ax: Axes | None = None) -> Axes:  # noqa: ANN401
             color=colour_of(method),
         )
     what = "variance kept" if found.objective == "variance" else "mean length kept"
-    ax.set(xlabel="the worst pair loses", ylabel=what, ylim=(None, ceiling))
+    ax.set(xlabel="the worst pair loses", ylabel=what)
+    ax.set(xlim=(found.lower_bound - 0.02, None), ylim=(None, ceiling))
     ax.legend(frameon=False, loc="lower right", bbox_to_anchor=(1.0, 0.12))
     tidy(ax)
     return ax

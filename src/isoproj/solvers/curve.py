@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from isoproj._spectral import Array, Indices, orthonormal
+from isoproj._spectral import Array, Indices, orthonormal, top_eigenpairs
 from isoproj._threads import single_blas_thread
 from isoproj.search import PairSearch
 from isoproj.solvers.base import Clock, Monitor, Step
@@ -25,13 +25,19 @@ from isoproj.solvers.working_set import SMALL_BASIS, WorkingSet, cooled, leading
 
 __all__ = ["CurveResult", "follow"]
 
-_TEMPERATURES = (0.003, 0.0007, 0.0007)
-# From a relaxation's rounding, which is no local optimum of anything.
-_HOT_TEMPERATURES = (0.05, 0.02, 0.008)
+# Warm enough to leave a basis for fewer dimensions, or a relaxation's rounding, and all
+# in single precision (``solvers.working_set``).
+_TEMPERATURES = (0.02, 0.007, 0.0025, 0.0007)
+# Moves at one temperature, the second with the pairs that the first was blind to.
+_TRIES = 2
 _COUNT = 1500
-_LARGEST_SET = 24_000
-# A relaxation is solved where the last bound has fallen this far behind, at most.
-_STALE = 0.1
+_LARGEST_SET = 6_000
+# A relaxation is solved where the last one is this far behind: as a share of the
+# dimensions, and at least.
+_STALE = 0.2
+_SHORTEST = 4
+# Up to here local optima differ, and the relaxation's rounding leads to others.
+_LOOSE = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -58,7 +64,7 @@ def follow(
     search: PairSearch,
     ks: list[int],
     *,
-    tol: float = 1e-2,
+    tol: float = 5e-3,
     time_limit: float | None = None,
     seed: int = 0,
     monitor: Monitor | None = None,
@@ -94,9 +100,9 @@ def follow(
     bounds = np.zeros(search.points.n_dims + 1)
     last_solved = 0
     for k in ks:
-        starts: list[tuple[Array, tuple[float, ...]]] = []
+        starts: list[Array] = []
         if bases:
-            starts.append((_extended(known, bases[-1], k), _TEMPERATURES))
+            starts.append(_extended(known, bases[-1], k))
         if not bases or k - last_solved >= _stride(k) or k == ks[-1]:
             relaxation = solve_relaxation(
                 search,
@@ -108,8 +114,8 @@ def follow(
             relaxations.append(relaxation)
             last_solved = k
             np.maximum(bounds, _bounds(search, relaxation), out=bounds)
-            rounded = leading(relaxation.factor, k)
-            starts.append((rounded, _HOT_TEMPERATURES + _TEMPERATURES))
+            if k <= _LOOSE or not bases:
+                starts.append(leading(relaxation.factor, k))
         basis, distortion = _best(known, starts)
         done.append(k)
         bases.append(basis)
@@ -132,8 +138,8 @@ def follow(
 
 
 def _stride(k: int) -> int:
-    """Return how many dimensions one relaxation serves: about a tenth of them."""
-    return max(1, round(_STALE * k))
+    """Return how many dimensions one relaxation serves: about a fifth of them."""
+    return max(_SHORTEST, round(_STALE * k))
 
 
 def _bounds(search: PairSearch, relaxation: Relaxation) -> Array:
@@ -151,29 +157,30 @@ def _extended(known: WorkingSet, basis: Array, k: int) -> Array:
         rows: Indices = np.flatnonzero(weights > 1e-4 * weights.max())
         rows = rows[np.argsort(-weights[rows], kind="stable")[:500]]
         normals = known.secants.explicit(rows) - images[rows] @ basis.T
-        normals *= np.sqrt(weights[rows])[:, None]
-        fresh = np.linalg.svd(normals, full_matrices=False)[2][: k - basis.shape[1]]
-        basis = orthonormal(np.hstack([basis, fresh.T]))
+        count = min(k - basis.shape[1], len(rows))
+        fresh = top_eigenpairs(moment_of(normals, weights[rows]), count)[1]
+        basis = orthonormal(np.hstack([basis, fresh]))
     return basis
 
 
-def _best(
-    known: WorkingSet, starts: list[tuple[Array, tuple[float, ...]]]
-) -> tuple[Array, float]:
+def _best(known: WorkingSet, starts: list[Array]) -> tuple[Array, float]:
     """Search from every start; return the best basis over all pairs."""
-    best, least = starts[0][0], math.inf
-    for start, temperatures in starts:
+    best, least = starts[0], math.inf
+    for start in starts:
         basis = start
         overall = known.grow(basis, 0.01, _COUNT)[1]
         if overall < least:
             best, least = basis, overall
-        for temperature in temperatures:
-            basis = cooled(known.secants, basis, temperature)
-            overall = known.grow(basis, 2.0 * temperature + 0.005, _COUNT)[1]
-            if overall < least:
-                best, least = basis, overall
+        for temperature in _TEMPERATURES:
+            for _ in range(_TRIES):
+                basis = cooled(known.secants, basis, temperature, loosely=True)
+                excess, overall = known.grow(basis, 2.0 * temperature + 0.005, _COUNT)
+                if overall < least:
+                    best, least = basis, overall
+                if excess < 2.0 * temperature:
+                    break
     if best.size <= SMALL_BASIS:
-        polished = finish(known.secants, best, max_iter=2)
+        polished = finish(known.secants, best, max_iter=1)
         overall = known.grow(polished, 0.005, _COUNT)[1]
         if overall < least:
             best, least = polished, overall

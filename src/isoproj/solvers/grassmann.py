@@ -31,6 +31,8 @@ Real = NDArray[Any]
 _REACH = 20.0
 # Rows this far (plus _REACH temperatures) below the worst sit a stage out.
 _MARGIN = 0.02
+# Moves at one temperature, at most, until none is blind.
+_ATTEMPTS = 3
 
 
 def losses(images: Real) -> Real:
@@ -320,7 +322,7 @@ def descend(
     reach = _REACH * temperature + _MARGIN
     kept = values[:count] > values.max() - reach
     best = start
-    for _ in range(4):
+    for attempt in range(_ATTEMPTS):
         some = secants if kept.all() else secants.take(np.flatnonzero(kept))
         moved = _stage(some, goal, moved, temperature, max_iter, tolerance)
         values = losses(secants.images(moved))
@@ -332,6 +334,8 @@ def descend(
         if not missed.any():
             break
         kept |= values[:count] > values.max() - reach
+        # Where one blind move follows another, the last looks at every row.
+        kept |= attempt == _ATTEMPTS - 2
         moved = best
     return best
 

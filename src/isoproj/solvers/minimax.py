@@ -53,6 +53,12 @@ from isoproj.solvers.working_set import (
 __all__ = ["minimax", "refine"]
 
 _TEMPERATURES = (0.05, 0.02, 0.008, 0.003, 0.001, 0.0003, 0.0001)
+# From a basis of nearly the same problem: warm enough to leave it, and in single
+# precision (``solvers.working_set``) for as long as that will do.
+_WARM_TEMPERATURES = (0.02, 0.006, 0.002, 0.0006, 0.0002, 0.0001)
+# Batches of pairs known from the start there: each search that brings more is followed
+# by the same move again.
+_WARM_BATCHES = 3
 # Few enough pairs to restart on, and dimensions at which local optima differ most.
 _SOME = 150_000
 _LOOSE = 7
@@ -83,6 +89,11 @@ class _Progress:
     lower: float = 0.0
     relaxed: float = math.inf
     factor: Array | None = None
+
+    @property
+    def gap(self) -> float:
+        """Relative gap between both sides."""
+        return (self.distortion - self.lower) / max(self.lower, 1e-12)
 
     def see_basis(self, basis: Array, distortion: float) -> None:
         if distortion < self.distortion:
@@ -196,14 +207,7 @@ def minimax(
         status = stop.status
     except KeyboardInterrupt:
         status = Status.INTERRUPTED
-    return SolveResult(
-        basis=progress.basis,
-        pairs=search.decode(progress.codes),
-        weights=progress.weights,
-        status=status,
-        history=tuple(progress.journal.history),
-        factor=progress.factor,
-    )
+    return _result(search, progress, status)
 
 
 @single_blas_thread
@@ -212,13 +216,21 @@ def refine(
     basis: Array,
     pairs: Indices,
     weights: Array,
+    lower: float,
     *,
+    gap: float = 0.0,
     tol: float = 1e-3,
     max_iter: int = 200,
     time_limit: float | None = None,
+    seed: int = 0,
     monitor: Monitor | None = None,
 ) -> SolveResult:
-    """Go on from a solution of nearly the same problem, on both sides.
+    """Go on from a solution of nearly the same problem.
+
+    Dual weights bound the problem with more pairs as they are, so that the basis comes
+    first: from where it was, warm enough to leave it. Where that does not bring the gap
+    back, the relaxation goes on from the weights; where the old basis was no place to
+    start from, the search begins anew.
 
     Parameters
     ----------
@@ -230,7 +242,11 @@ def refine(
         Support of the dual weights found before.
     weights : ndarray of shape (m,)
         Those weights.
-    tol, max_iter, time_limit, monitor
+    lower : float
+        What they prove.
+    gap : float
+        Relative gap between both sides that is good enough, up to ``tol``.
+    tol, max_iter, time_limit, seed, monitor
         As for ``minimax``.
 
     Returns
@@ -245,21 +261,37 @@ def refine(
         basis=start,
         codes=codes,
         weights=weights,
+        lower=lower,
     )
+    enough = gap + tol
     try:
         _see(search, start, progress)
-        warm = Relaxation(codes, weights, start, 0.0, 1.0, 0)
-        relaxation = _solve_lower(search, k, tol, progress, warm)
         count = batch_size(k)
-        lowest = search.lowest(start, count).codes
-        known = WorkingSet(search, np.union1d(relaxation.codes, lowest))
-        _anneal(known, start, count, _TEMPERATURES[-3:], progress)
-        _polish(known, progress.basis, count, progress)
-        status = _final_status(search, progress, k, tol)
+        lowest = search.lowest(start, _WARM_BATCHES * count).codes
+        known = WorkingSet(search, np.union1d(codes, lowest))
+        _anneal(known, start, count, _WARM_TEMPERATURES, progress)
+        status = Status.CONVERGED
+        if progress.gap > enough:
+            warm = Relaxation(codes, weights, start, 0.0, 1.0, 0)
+            relaxation = _solve_lower(search, k, tol, progress, warm)
+            if progress.gap > enough:
+                _solve_upper(
+                    search,
+                    [leading(relaxation.factor, k)],
+                    progress.basis,
+                    relaxation.codes,
+                    progress,
+                    np.random.default_rng(seed),
+                )
+            status = _final_status(search, progress, k, tol)
     except Stopped as stop:
         status = stop.status
     except KeyboardInterrupt:
         status = Status.INTERRUPTED
+    return _result(search, progress, status)
+
+
+def _result(search: PairSearch, progress: _Progress, status: Status) -> SolveResult:
     return SolveResult(
         basis=progress.basis,
         pairs=search.decode(progress.codes),

@@ -138,10 +138,15 @@ def batch_size(k: int) -> int:
 
 
 def cooled(
-    secants: Secants, basis: Array, temperature: float, goal: Goal | None = None
+    secants: Secants,
+    basis: Array,
+    temperature: float,
+    goal: Goal | None = None,
+    *,
+    loosely: bool = False,
 ) -> Array:
     """Return the basis after descent at one temperature, as exactly as it deserves."""
-    hot = temperature > _HOT
+    hot = loosely or temperature > _HOT
     moved = descend(
         secants.astype(np.float32) if temperature > _SINGLE else secants,
         basis,
