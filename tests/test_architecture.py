@@ -35,6 +35,7 @@ ROOMS = [
     "certify",
     "claims",
     "auditing",
+    "heldout",
     "solvers.base",
     "solvers.dual_ascent",
     "solvers.newton",

@@ -10,6 +10,7 @@ __all__ = [
     "FormatError",
     "InfeasibleError",
     "IsoprojError",
+    "NoPairsError",
     "ScratchError",
 ]
 
@@ -40,6 +41,10 @@ class InfeasibleError(IsoprojError, ValueError):
     def __init__(self, message: str, certificate: Any) -> None:  # noqa: ANN401
         super().__init__(message)
         self.certificate = certificate
+
+
+class NoPairsError(IsoprojError, ValueError):
+    """No pair that counts has a direction."""
 
 
 class ScratchError(IsoprojError, OSError):

@@ -16,6 +16,7 @@ from isoproj._spectral import Indices
 from isoproj._storage import Storage
 from isoproj._threads import single_blas_thread
 from isoproj._validation import Rows, check_pair_list
+from isoproj.exceptions import NoPairsError
 from isoproj.points import Points, squared_lengths
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "PairKind",
     "PairRule",
     "PairSet",
+    "label_codes",
     "prepare_pairs",
     "sample_pairs",
 ]
@@ -350,7 +352,7 @@ def _resolved(rule: PairRule, points: Points, n_rows: int, seed: int) -> PairRul
         listed = np.unique(sample_pairs(points, _SAMPLE, seed), axis=0)
         return replace(rule, pairs=listed, labels=None)
     if rule.kind in LABELLED:
-        return replace(rule, labels=_label_codes(rule, n_rows))
+        return replace(rule, labels=label_codes(rule, n_rows))
     return replace(rule, labels=None)
 
 
@@ -388,7 +390,8 @@ def _neighbor_pairs(rule: PairRule, points: Points, n_rows: int) -> Indices:
     return check_pair_list(alone[found], n_rows)
 
 
-def _label_codes(rule: PairRule, n_rows: int) -> Indices:
+def label_codes(rule: PairRule, n_rows: int) -> Indices:
+    """Return the labels of a rule as integers, one for every row."""
     if rule.labels is None:
         msg = (
             f"pairs={rule.pairs!r} requires y to be passed, but the target y is None. "
@@ -522,4 +525,4 @@ def _check_some(rule: PairRule, selected: PairSet) -> None:
             f"X must hold at least two distinct points; every {what} that counts has "
             f"length zero ({selected.n_identical} in all). Pass rows that differ."
         )
-    raise ValueError(msg)
+    raise NoPairsError(msg)

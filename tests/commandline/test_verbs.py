@@ -28,6 +28,32 @@ def test_fit_saves_a_certified_model(folder, command, checked, points):
     assert b"points.npy (npy): 40 points" in done.stderr
 
 
+def test_fit_measures_what_it_holds_out(folder, command, checked, points):
+    done = command(
+        *("fit", "points.npy", "-k", 3, "--heldout", "0.2", "--json"),
+        *("--random-state", 0, *QUICK),
+    )
+    assert done.returncode == 0, done.stderr
+    payload = checked(done.stdout.decode())
+    heldout = payload["heldout"]
+    assert len(heldout["rows"]) == 8
+    assert heldout["within"]["n_pairs"] == 28
+    assert heldout["to_training"]["n_pairs"] == 8 * 32
+    assert payload["n_pairs"] == 32 * 31 // 2
+    again = NearIsometricProjection(
+        3, solver="dual_ascent", max_iter=10, heldout=0.2, random_state=0
+    ).fit(points)
+    assert heldout["within"]["distortion"] == again.heldout_.distortion_within
+
+
+def test_fit_refuses_to_hold_out_everything_in_one_line(folder, command):
+    done = command("fit", "points.npy", "-k", 3, "--heldout", 39, *QUICK)
+    assert done.returncode != 0
+    assert b"heldout must be a share" in done.stderr
+    assert b"Traceback" not in done.stderr
+    assert not done.stdout
+
+
 def test_what_is_loaded_projects_to_the_same_bits(folder, command, run, points):
     fitted = NearIsometricProjection(3, solver="dual_ascent", max_iter=10).fit(points)
     assert run("fit", "points.npy", "-k", 3, "-o", "m.isoproj", *QUICK)[0] == 0

@@ -240,6 +240,13 @@ def _add_fit(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--solver", metavar="NAME", help="how to look for the projection")
     _add_pairs(verb)
     verb.add_argument(
+        "--heldout",
+        type=_part,
+        metavar="SHARE",
+        help="hold out this share of the points, or this many, and measure what their "
+        "pairs lose; the certificate is over the others",
+    )
+    verb.add_argument(
         "--scale",
         choices=["balanced"],
         help="scale projected points so that squared lengths stray as far up as down",
@@ -261,6 +268,11 @@ def _add_fit(verb: argparse.ArgumentParser) -> None:
         "--random-state", type=int, metavar="SEED", help="for solvers that draw numbers"
     )
     _add_memory(verb)
+
+
+def _part(text: str) -> float | int:
+    """Return a share or a number of rows."""
+    return int(text) if text.isdecimal() else float(text)
 
 
 def _add_pairs(verb: argparse.ArgumentParser) -> None:
@@ -436,7 +448,7 @@ def _add_curve(verb: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="stop with the dimensions done so far",
     )
-    _add_tracing(verb, 1e-2)
+    _add_tracing(verb, 5e-3)
 
 
 def _add_frontier(verb: argparse.ArgumentParser) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from isoproj.auditing import AuditResult
 from isoproj.commandline.console import Console
 from isoproj.commandline.errors import Interrupted, Trouble
 from isoproj.commandline.models import (
@@ -21,6 +22,7 @@ from isoproj.datafiles.reading import DataFile
 from isoproj.datafiles.writing import check_output
 from isoproj.estimators.guaranteed_pca import GuaranteedPCA
 from isoproj.estimators.near_isometric import NearIsometricProjection
+from isoproj.heldout import Heldout
 from isoproj.objective import Objective
 from isoproj.solvers.base import Status, watching
 
@@ -132,6 +134,7 @@ def _parameters(options: argparse.Namespace) -> dict[str, Any]:
         "random_state": options.random_state,
         "scale": options.scale,
         "memory_limit": options.memory_limit,
+        "heldout": options.heldout,
         **pair_options(options),
     }
     given = {name: value for name, value in asked.items() if value is not None}
@@ -171,6 +174,8 @@ def _report(
             f"balanced     squared lengths within 1 +- {model.isometry_:.6f}, points "
             f"times {model.scale_:.6f}"
         )
+    if model.heldout_ is not None:
+        console.say(str(model.heldout_))
     console.say(
         f"solver       {solver}, {model.status_}, {model.n_iter_} steps, "
         f"{seconds:.1f} s"
@@ -205,5 +210,27 @@ def _report(
                 model, "n_components_lower_bound_", None
             ),
             "guarantee": describe_guarantee(guarantee),
+            "heldout": _describe_heldout(model.heldout_),
         },
     )
+
+
+def _describe_heldout(heldout: Heldout | None) -> dict[str, Any] | None:
+    if heldout is None:
+        return None
+    parts = {"within": heldout.within, "to_training": heldout.to_training}
+    return {
+        "rows": heldout.rows,
+        **{name: _describe_part(result) for name, result in parts.items()},
+    }
+
+
+def _describe_part(result: AuditResult | None) -> dict[str, Any] | None:
+    if result is None:
+        return None
+    return {
+        "n_pairs": result.n_pairs,
+        "distortion": result.distortion,
+        "mean": result.mean,
+        "quantiles": {str(q): value for q, value in result.quantiles.items()},
+    }

@@ -75,6 +75,21 @@ _GUARANTEE: Schema = {
 }
 _QUANTILES = _map(_NUMBER, "share lost that this fraction of pairs stays within")
 
+_HELDOUT_PART: Schema = {
+    "anyOf": [
+        _object(
+            {
+                "n_pairs": _COUNT,
+                "distortion": _DISTORTION,
+                "mean": _NUMBER,
+                "quantiles": _QUANTILES,
+            }
+        ),
+        {"type": "null"},
+    ],
+    "description": "null where no pair counts",
+}
+
 _VERBS: dict[str, dict[str, Schema]] = {
     "fit": {
         "data": _DATA,
@@ -114,6 +129,20 @@ _VERBS: dict[str, dict[str, Schema]] = {
             "given",
         },
         "guarantee": _GUARANTEE,
+        "heldout": {
+            "anyOf": [
+                _object(
+                    {
+                        "rows": _list(_COUNT, "row numbers that were held out"),
+                        "within": _HELDOUT_PART,
+                        "to_training": _HELDOUT_PART,
+                    }
+                ),
+                {"type": "null"},
+            ],
+            "description": "what pairs of points lose that were not fitted, among "
+            "themselves and with fitted ones; null without --heldout",
+        },
     },
     "transform": {
         "model": _TEXT,

@@ -16,12 +16,14 @@ from sklearn.utils.validation import check_is_fitted
 from isoproj._container import Tensors, read_container, write_container
 from isoproj._spectral import Indices
 from isoproj._storage import check_memory_limit
+from isoproj._validation import Rows
 from isoproj.certificate import Certificate, Exclusion
 from isoproj.certify import certify_exclusion
 from isoproj.engines.base import Engine, chosen
 from isoproj.estimators.base import LinearProjection, check_positive, monitor_of
 from isoproj.exceptions import FormatError
-from isoproj.pairs import LABELLED, PairSet
+from isoproj.heldout import Heldout, Split, measure_heldout, split_rows
+from isoproj.pairs import LABELLED, PairSet, label_codes
 from isoproj.points import Points
 from isoproj.search import PairSearch
 from isoproj.solvers.base import (
@@ -55,6 +57,7 @@ class CertifiedProjection(LinearProjection):
     verbose: int
     memory_limit: float
     engine: Engine | None
+    heldout: float | None
 
     certificate_: Certificate
     distortion_: float
@@ -65,6 +68,7 @@ class CertifiedProjection(LinearProjection):
     history_: tuple[Step, ...]
     n_iter_: int
     n_components_lower_bound_: int
+    heldout_: Heldout | None
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to one file, without pickle, whole or not at all.
@@ -151,6 +155,29 @@ class CertifiedProjection(LinearProjection):
     def _restore(self, tensors: Tensors) -> None:
         """Take back what ``_further`` gave."""
 
+    def _split(self, rows: Rows, y: Any) -> Split | None:  # noqa: ANN401
+        """Return which rows to fit and which to hold out, if any."""
+        if self.heldout is None:
+            return None
+        rule = self._pair_rule(y)
+        if rule.kind in LABELLED:
+            label_codes(rule, int(rows.shape[0]))
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        return split_rows(int(rows.shape[0]), self.heldout, rule, int(seed))
+
+    def _measure_heldout(
+        self,
+        rows: Rows,
+        y: Any,  # noqa: ANN401
+        split: Split | None,
+    ) -> None:
+        """Tell what the fitted projection does to the points that it did not see."""
+        self.heldout_ = None
+        if split is not None:
+            self.heldout_ = measure_heldout(
+                rows, split, self.components_, self._pair_rule(y), engine=self.engine
+            )
+
     def _check_shared(self, n_features: int) -> None:
         if self.n_components is not None:
             _check_count(self.n_components, n_features)
@@ -199,6 +226,7 @@ class CertifiedProjection(LinearProjection):
 
     def _adopt(self, certificate: Certificate) -> None:
         self.certificate_ = certificate
+        self.heldout_ = None
         self.components_ = certificate.components
         self.distortion_ = certificate.distortion
         self.lower_bound_ = certificate.lower_bound

@@ -20,6 +20,7 @@ from isoproj.estimators.base import images_of, warn_of_copies
 from isoproj.estimators.capped_problem import CappedProblem
 from isoproj.estimators.certified import CertifiedProjection
 from isoproj.exceptions import FormatError
+from isoproj.heldout import fitted_part
 from isoproj.objective import Objective
 from isoproj.pairs import prepare_pairs
 from isoproj.solvers.base import Clock
@@ -81,6 +82,9 @@ class GuaranteedPCA(CertifiedProjection):
     engine : Engine or None, default=None
         Where pairs are looked at: ``DaskEngine(client)`` for a cluster; None means
         threads of this process. The result does not depend on it.
+    heldout : float, int or None, default=None
+        Rows to hold out of the fit, as a share or a number, drawn by ``random_state``.
+        What their pairs lose is then told by ``heldout_``.
 
     Attributes
     ----------
@@ -119,6 +123,11 @@ class GuaranteedPCA(CertifiedProjection):
         Rounds run.
     n_components_ : int
         Number of dimensions kept.
+    heldout_ : Heldout or None
+        Where ``heldout`` was given: what the projection does to pairs of rows held out,
+        and to their pairs with fitted rows. The certificate is over the fitted rows
+        ``heldout_.training`` alone, and numbers them from 0. Models that were loaded or
+        updated have None.
     n_features_in_ : int
         Number of features seen in ``fit``.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -156,6 +165,7 @@ class GuaranteedPCA(CertifiedProjection):
         verbose: int = 0,
         memory_limit: float = 2e9,
         engine: Engine | None = None,
+        heldout: float | None = None,
     ) -> None:
         self.n_components = n_components
         self.max_distortion = max_distortion
@@ -172,6 +182,7 @@ class GuaranteedPCA(CertifiedProjection):
         self.verbose = verbose
         self.memory_limit = memory_limit
         self.engine = engine
+        self.heldout = heldout
 
     def fit(self, X: ArrayLike | Rows, y: object = None) -> Self:
         """Learn the projection and certify it.
@@ -199,8 +210,10 @@ class GuaranteedPCA(CertifiedProjection):
             If the data or a parameter is unusable; the message says how to mend it.
         """
         storage = self._storage()
-        rows = self._validated(X, reset=True, storage=storage)
-        self._check_parameters(rows.shape[1])
+        given, labels = self._validated(X, reset=True, storage=storage), y
+        self._check_parameters(given.shape[1])
+        split = self._split(given, y)
+        rows, y = fitted_part(given, y, split)
         points, pairs = prepare_pairs(
             rows, self._pair_rule(y), rotate=True, storage=storage
         )
@@ -227,6 +240,7 @@ class GuaranteedPCA(CertifiedProjection):
         answer = problem.answer(int(k), self.max_distortion, float(self.slack), known)
         self._adopt(replace(answer.certificate, exclusion=exclusion))
         self._measure(rows)
+        self._measure_heldout(given, labels, split)
         self.status_ = answer.status
         if found is not None and found.status.advice:
             self.status_ = found.status

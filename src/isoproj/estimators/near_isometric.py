@@ -24,6 +24,7 @@ from isoproj.estimators.base import (
     warn_of_copies,
 )
 from isoproj.estimators.certified import CertifiedProjection, everything
+from isoproj.heldout import fitted_part
 from isoproj.pairs import PairKind, PairSet, prepare_pairs
 from isoproj.points import Points
 from isoproj.problem import pose
@@ -121,6 +122,9 @@ class NearIsometricProjection(CertifiedProjection):
     engine : Engine or None, default=None
         Where pairs are looked at: ``DaskEngine(client)`` for a cluster; None means
         threads of this process. The result does not depend on it.
+    heldout : float, int or None, default=None
+        Rows to hold out of the fit, as a share or a number, drawn by ``random_state``.
+        What their pairs lose is then told by ``heldout_``.
 
     Attributes
     ----------
@@ -152,6 +156,11 @@ class NearIsometricProjection(CertifiedProjection):
         Where ``max_distortion`` was given: no fewer dimensions can do.
     updated_ : {"kept", "refined"}
         After ``update``: whether the projection stayed as it was.
+    heldout_ : Heldout or None
+        Where ``heldout`` was given: what the projection does to pairs of rows held out,
+        and to their pairs with fitted rows. The certificate is over the fitted rows
+        ``heldout_.training`` alone, and numbers them from 0. Models that were loaded or
+        updated have None.
     n_features_in_ : int
         Number of features seen in ``fit``.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -191,6 +200,7 @@ class NearIsometricProjection(CertifiedProjection):
         checkpoint: str | os.PathLike[str] | None = None,
         memory_limit: float = 2e9,
         engine: Engine | None = None,
+        heldout: float | None = None,
     ) -> None:
         self.n_components = n_components
         self.max_distortion = max_distortion
@@ -211,6 +221,7 @@ class NearIsometricProjection(CertifiedProjection):
         self.checkpoint = checkpoint
         self.memory_limit = memory_limit
         self.engine = engine
+        self.heldout = heldout
 
     def fit(self, X: ArrayLike | Rows, y: object = None) -> Self:
         """Learn the projection and certify it.
@@ -236,8 +247,10 @@ class NearIsometricProjection(CertifiedProjection):
         """
         last = getattr(self, "certificate_", None) if self.warm_start else None
         storage = self._storage()
-        rows = self._validated(X, reset=True, storage=storage)
-        self._check_parameters(rows.shape[1])
+        given, labels = self._validated(X, reset=True, storage=storage), y
+        self._check_parameters(given.shape[1])
+        split = self._split(given, y)
+        rows, y = fitted_part(given, y, split)
         points, pairs = prepare_pairs(
             rows,
             self._pair_rule(y),
@@ -285,6 +298,7 @@ class NearIsometricProjection(CertifiedProjection):
             self.status_ = found.status
         self.history_ = result.history
         self.n_iter_ = result.history[-1].iteration if result.history else 0
+        self._measure_heldout(given, labels, split)
         if result.status.advice or self.status_.advice:
             self._warn_of_status()
         return self
