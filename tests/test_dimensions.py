@@ -11,6 +11,7 @@ from isoproj import (
     DistortionCurve,
     GuaranteedPCA,
     NearIsometricProjection,
+    audit,
     distortion_curve,
     guarantee_frontier,
     verify,
@@ -118,6 +119,26 @@ def test_a_curve_is_exact_monotone_and_above_its_floor():
     assert curve.components(6).shape == (6, 12)
     with pytest.raises(ValueError, match="one of the curve's"):
         curve.components(40)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"pairs": "neighbors", "n_neighbors": 3},
+        {"pairs": "labels", "labels": np.arange(30) % 2},
+        {"min_distance": 1.5},
+        {"include_norms": True},
+    ],
+)
+def test_curve_and_frontier_are_over_the_pairs_that_are_named(options):
+    X = stretched(6, 30, 8)
+    curve = distortion_curve(X, [2, 4], random_state=0, **options)
+    found = guarantee_frontier(X, 2, 2, random_state=0, **options)
+    for certificate in (*curve.certificates, *found.certificates):
+        exact = audit(X, certificate.components, **options)
+        assert certificate.n_pairs == exact.n_pairs != 30 * 29 // 2
+        assert certificate.distortion == pytest.approx(exact.distortion, abs=1e-12)
+        verify(certificate, X)
 
 
 def test_a_curve_says_what_suffices_and_where_it_bends():

@@ -240,7 +240,7 @@ def test_pynndescent_finds_about_the_same_neighbours():
 
 def test_pynndescent_is_asked_for_in_one_line(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pynndescent", None)
-    with pytest.raises(ValueError, match="pip install pynndescent"):
+    with pytest.raises(ValueError, match=r"pip install 'isoproj\[neighbors\]'"):
         prepare_pairs(ROWS, PairRule("approximate-neighbors"), rotate=True)
 
 

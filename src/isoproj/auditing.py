@@ -196,8 +196,13 @@ def audit(
     if n_worst < 1:
         msg = f"n_worst must be at least 1; got {n_worst}. Ask for one pair or more."
         raise ValueError(msg)
-    if not isinstance(pairs, PairRule):
-        pairs = PairRule(pairs, labels, n_neighbors, min_distance, include_norms)
+    pairs = PairRule.of(
+        pairs,
+        labels=labels,
+        n_neighbors=n_neighbors,
+        min_distance=min_distance,
+        include_norms=include_norms,
+    )
     points, selected = prepare_pairs(rows, pairs, rotate=False, storage=storage)
     # Without the spread only losses are looked for, so that no pair may gain.
     if spread or largest_ratio(linear) > 1.0 + 1e-6:

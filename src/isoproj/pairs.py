@@ -6,6 +6,7 @@ import enum
 import hashlib
 import importlib
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -100,6 +101,25 @@ class PairRule:
     n_neighbors: int = 10
     min_distance: float = 0.0
     include_norms: bool = False
+
+    @classmethod
+    def of(cls, pairs: str | ArrayLike | PairRule, **parts: Any) -> PairRule:  # noqa: ANN401
+        """Return the rule that public functions are given as keywords.
+
+        Parameters
+        ----------
+        pairs : str, array-like of shape (m, 2) or PairRule
+            The pairs; a rule says all of it.
+        **parts
+            The other fields.
+
+        Examples
+        --------
+        >>> from isoproj.pairs import PairRule
+        >>> str(PairRule.of("all", min_distance=0.5))
+        'all, at least 0.5 apart'
+        """
+        return pairs if isinstance(pairs, PairRule) else cls(pairs, **parts)
 
     @property
     def kind(self) -> PairKind:
@@ -279,7 +299,7 @@ def prepare_pairs(
     >>> prepare_pairs(rows + 0.125, far, rotate=False)[1].n_close
     1
     """
-    rule = pairs if isinstance(pairs, PairRule) else PairRule(pairs)
+    rule = PairRule.of(pairs)
     rule.check()
     points = Points.prepare(
         rows, rotate=rotate, with_origin=rule.has_origin, storage=storage
@@ -379,7 +399,8 @@ def _neighbor_pairs(rule: PairRule, points: Points, n_rows: int) -> Indices:
         except ImportError:
             msg = (
                 "pairs='approximate-neighbors' needs pynndescent, which is not "
-                "installed. Run: pip install pynndescent, or use pairs='neighbors'."
+                "installed. Run: pip install 'isoproj[neighbors]', or use "
+                "pairs='neighbors'."
             )
             raise ValueError(msg) from None
         index = pynndescent.NNDescent(rows, n_neighbors=k + 1, random_state=0)

@@ -65,3 +65,16 @@ def test_nonsense_is_refused_in_one_line(folder, run, arguments, part):
     assert out == ""
     assert part in err
     assert err.count("\n") == 1
+
+
+def test_a_curve_counts_the_pairs_that_are_named(folder, command, checked, points):
+    done = command(
+        *("curve", "points.npy", "-k", 2, "--pairs", "neighbors", "--neighbors", 3),
+        "--json",
+    )
+    assert done.returncode == 0, done.stderr
+    (found,) = checked(done.stdout.decode())["curve"]
+    expected = distortion_curve(
+        points, [2], pairs="neighbors", n_neighbors=3, random_state=0
+    )
+    assert found["distortion"] == expected.distortion[0]

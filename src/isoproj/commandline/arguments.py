@@ -402,6 +402,7 @@ def _add_compare(verb: argparse.ArgumentParser) -> None:
 
 
 def _add_tracing(verb: argparse.ArgumentParser, tol: float) -> None:
+    _add_pairs(verb)
     verb.add_argument(
         "--tol",
         type=float,

@@ -133,8 +133,8 @@ def _parameters(options: argparse.Namespace) -> dict[str, Any]:
         "time_limit": options.time_limit,
         "random_state": options.random_state,
         "scale": options.scale,
-        "memory_limit": options.memory_limit,
         "heldout": options.heldout,
+        "memory_limit": options.memory_limit,
         **pair_options(options),
     }
     given = {name: value for name, value in asked.items() if value is not None}

@@ -7,7 +7,12 @@ from typing import Any
 
 from isoproj.commandline.console import Console
 from isoproj.commandline.errors import Trouble
-from isoproj.commandline.models import describe_data, options_data
+from isoproj.commandline.models import (
+    describe_data,
+    options_data,
+    pair_options,
+    read_labels,
+)
 from isoproj.datafiles.writing import check_output
 from isoproj.estimators.curves import (
     DistortionCurve,
@@ -44,6 +49,8 @@ def curve(options: argparse.Namespace, console: Console) -> None:
     found = distortion_curve(
         data.points,
         options.n_components or range(1, largest + 1),
+        labels=read_labels(options.labels, data),
+        **pair_options(options),
         tol=options.tol,
         time_limit=options.time_limit,
         random_state=options.seed,
@@ -90,6 +97,8 @@ def frontier(options: argparse.Namespace, console: Console) -> None:
         options.n_components,
         options.n_points,
         objective=options.objective,
+        labels=read_labels(options.labels, data),
+        **pair_options(options),
         tol=options.tol,
         random_state=options.seed,
     )

@@ -143,7 +143,11 @@ def distortion_curve(
     X: ArrayLike | Rows,
     ks: Iterable[int] | None = None,
     *,
-    pairs: str | ArrayLike = "all",
+    pairs: str | ArrayLike | PairRule = "all",
+    labels: ArrayLike | None = None,
+    n_neighbors: int = 10,
+    min_distance: float = 0.0,
+    include_norms: bool = False,
     tol: float = 5e-3,
     time_limit: float | None = None,
     random_state: int | None = None,
@@ -161,8 +165,8 @@ def distortion_curve(
         The points.
     ks : iterable of int or None
         Numbers of dimensions; None means 1 to 40, or to what the points span.
-    pairs : {"all", "directions"} or array-like of shape (n_pairs, 2)
-        Which pairs count.
+    pairs, labels, n_neighbors, min_distance, include_norms
+        Which pairs count, as for ``audit``.
     tol : float
         Relative gap at which each relaxation is content with its bound.
     time_limit : float or None
@@ -186,7 +190,14 @@ def distortion_curve(
     True
     """
     rows = check_points(X)
-    points, selected = prepare_pairs(rows, pairs, rotate=True)
+    rule = PairRule.of(
+        pairs,
+        labels=labels,
+        n_neighbors=n_neighbors,
+        min_distance=min_distance,
+        include_norms=include_norms,
+    )
+    points, selected = prepare_pairs(rows, rule, rotate=True)
     warn_of_copies(points, selected)
     wanted = _checked_ks(ks, points.n_dims, int(rows.shape[1]))
     check_positive("time_limit", time_limit, integral=False)
@@ -322,6 +333,10 @@ def guarantee_frontier(
     *,
     objective: str = "variance",
     pairs: str | ArrayLike | PairRule = "all",
+    labels: ArrayLike | None = None,
+    n_neighbors: int = 10,
+    min_distance: float = 0.0,
+    include_norms: bool = False,
     tol: float = 1e-3,
     random_state: int | None = None,
     verbose: int = 0,
@@ -338,7 +353,7 @@ def guarantee_frontier(
         How many caps, at least 2: the two ends count.
     objective : {"variance", "distortion"}
         What is to be kept.
-    pairs : str, array-like of shape (n_pairs, 2) or PairRule
+    pairs, labels, n_neighbors, min_distance, include_norms
         Which pairs the caps are for, as for ``audit``.
     tol : float
         Relative gap at which the relaxations are content with their bounds.
@@ -361,7 +376,14 @@ def guarantee_frontier(
     True
     """
     rows = check_points(X)
-    points, selected = prepare_pairs(rows, pairs, rotate=True)
+    rule = PairRule.of(
+        pairs,
+        labels=labels,
+        n_neighbors=n_neighbors,
+        min_distance=min_distance,
+        include_norms=include_norms,
+    )
+    points, selected = prepare_pairs(rows, rule, rotate=True)
     warn_of_copies(points, selected)
     _check_frontier(k, n_points, objective, points.n_dims)
     problem = CappedProblem(
