@@ -34,7 +34,7 @@ __all__ = ["BLOCK_COLUMNS", "BLOCK_ROWS", "Screen", "Screens", "Sieve"]
 
 Block = NDArray[Any]
 
-BLOCK_ROWS = 512
+BLOCK_ROWS = 1024
 BLOCK_COLUMNS = 1024
 _EPS = float(np.finfo(np.float64).eps)
 _CHUNK = 2048
