@@ -292,6 +292,10 @@ def _one_thread() -> None:
     os.environ["ISOPROJ_NUM_THREADS"] = "1"
 
 
+def told(hours: float) -> str:
+    return f"{hours:,.1f} h" if hours >= 1.0 else f"{60.0 * hours:.0f} min"
+
+
 def cost(n_points: int) -> list[str]:
     points = mnist_images(n_points)
     n, d = points.shape
@@ -312,7 +316,7 @@ def cost(n_points: int) -> list[str]:
         hours = count / whole / 3600, count / sifted / 3600
         lines.append(
             f"| 10^{round(np.log10(r))} | {count:.1e} | {2 * count * (d + 20):.1e} | "
-            f"{r * d * 4 / 1e9:.1f} GB | {hours[0]:,.1f} h | {hours[1]:,.1f} h | "
+            f"{r * d * 4 / 1e9:.1f} GB | {told(hours[0])} | {told(hours[1])} | "
             f"{max(1, np.ceil(hours[0])):,.0f} | {max(1, np.ceil(hours[1])):,.0f} |"
         )
     return lines
