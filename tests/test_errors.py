@@ -225,6 +225,16 @@ def test_small_gaps_beside_huge_values_are_still_measured(form):
     assert result.distortion == pytest.approx(0.8)
 
 
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
+@pytest.mark.parametrize("least", [0.0, 5e-324])
+def test_the_smallest_gap_beside_the_largest_values_is_measured_too(form, least):
+    X = form(np.array([[1.5e308, 0.0], [1.5e308, 5e-324], [-1.5e308, 0.0]]))
+    result = audit(X, [[1.0, 0.0]], min_distance=least)
+    assert result.n_pairs == 3
+    assert result.worst_pairs[0].tolist() == [0, 1]
+    assert result.distortion == 1.0
+
+
 @pytest.mark.parametrize("factor", [2.0**100, 2.0**-100])
 def test_float32_squares_may_overflow_too(factor):
     X = cloud(2, 9, 4).astype(np.float32)

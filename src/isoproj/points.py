@@ -303,22 +303,33 @@ class Points:
 
     def _scaled_gaps(self, pairs: Indices) -> tuple[Rows, NDArray[np.intc]]:
         """Return differences of size about 1, and the powers of two taken out."""
-        sparse = is_sparse(self.rows)
         left, right = (self.rows[p].astype(np.float64) for p in pairs.T)
-        quartered = self._exponent > 1000
-        if quartered:
-            # Exact unless an entry is next to the smallest number there is.
-            left, right = left * 0.25, right * 0.25
+        quartered = np.zeros(pairs.shape[0], dtype=bool)
+        if self._exponent > 1000:
+            # A difference of large rows may be too large to be a number. Others are
+            # left as they are: a quarter of the smallest number there is would be 0.
+            with np.errstate(over="ignore"):
+                quartered = np.isinf(_largest_of_each(left - right))
+            factors = np.where(quartered, 0.25, 1.0)
+            left, right = _times_each(factors, left), _times_each(factors, right)
         gaps = left - right
-        size = abs(gaps).max(axis=1)
-        size = size.toarray().ravel() if sparse else size
-        exponents = np.clip(np.frexp(size)[1], -1022, 1022)
-        factors = np.ldexp(1.0, -exponents)
-        if sparse:
-            gaps = scipy.sparse.csr_array(scipy.sparse.diags_array(factors) @ gaps)
-        else:
-            gaps *= factors[:, None]
+        exponents = np.clip(np.frexp(_largest_of_each(gaps))[1], -1022, 1022)
+        gaps = _times_each(np.ldexp(1.0, -exponents), gaps)
         return gaps, exponents + 2 * quartered
+
+
+def _largest_of_each(rows: Rows) -> Array:
+    """Return the largest absolute value of every row, dense or sparse."""
+    size = abs(rows).max(axis=1)
+    return np.asarray(size.toarray().ravel() if is_sparse(rows) else size)
+
+
+def _times_each(factors: Array, rows: Rows) -> Rows:
+    """Multiply every row by its factor; dense rows in place."""
+    if is_sparse(rows):
+        return scipy.sparse.csr_array(scipy.sparse.diags_array(factors) @ rows)
+    rows *= factors[:, None]
+    return rows
 
 
 def squared_lengths(gaps: Rows) -> Array:
