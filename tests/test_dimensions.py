@@ -16,8 +16,10 @@ from isoproj import (
     guarantee_frontier,
     verify,
 )
+from isoproj._storage import Mapped
 from isoproj.certify import lower_bound
 from isoproj.exceptions import ClaimError
+from isoproj.pairs import prepare_pairs
 from isoproj.points import Points
 
 
@@ -228,6 +230,56 @@ def test_an_update_closes_the_gap_that_new_points_of_the_same_kind_open():
     assert model.certificate_.optimality_gap <= gap + 1.01 * model.tol
     assert model.lower_bound_ >= bound - 1e-12
     verify(model.certificate_, X)
+
+
+def test_new_points_that_still_fit_whole_are_lost_nothing_of():
+    X = np.zeros((20, 6))
+    X[:, :2] = cloud(0, 20, 2)
+    new = np.zeros((5, 6))
+    new[:, 4] = cloud(1, 5, 1)[:, 0]
+    with pytest.warns(UserWarning, match="span only 2 dimensions"):
+        model = NearIsometricProjection(3, random_state=0).fit(X)
+    model.update(new, X)
+    assert model.updated_ == "refined"
+    assert model.distortion_ < 1e-9
+    verify(model.certificate_, np.vstack([X, new]))
+
+
+def test_an_update_lies_in_files_where_memory_has_no_room():
+    X, new = stretched(4, 60, 10), stretched(5, 20, 10)[:, ::-1] * 2.0
+    model = NearIsometricProjection(4, random_state=0, memory_limit=0)
+    given = []
+    model.fit(X)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "isoproj.estimators.near_isometric.prepare_pairs",
+            lambda rows, *args, **options: (
+                given.append(rows) or prepare_pairs(rows, *args, **options)
+            ),
+        )
+        model.update(new, X)
+    assert Mapped.of(given[0]) is not None
+    verify(model.certificate_, np.vstack([X, new]))
+
+
+def test_dimensions_next_to_all_are_tried_too():
+    # Four dimensions hold these points but for noise.
+    X = cloud(0, 18, 4) @ random_basis(0, 5, 4).T + 1e-4 * cloud(100, 18, 5)
+    model = NearIsometricProjection(max_distortion=0.5, random_state=0).fit(X)
+    assert model.n_components_ <= 4
+    assert model.distortion_ <= 0.5
+
+
+@pytest.mark.parametrize("estimator", [NearIsometricProjection, GuaranteedPCA])
+def test_a_small_cap_holds_of_the_matrix_that_ships(estimator):
+    X = cloud(2, 14, 8) * 10.0 ** (-0.7 * np.arange(8))
+    X[:, 4:] = X[:, :4] @ cloud(3, 4, 4) + 1e-3 * cloud(4, 14, 4)
+    X = X.astype(np.float32)
+    for k in (5, 6, 7):
+        least = NearIsometricProjection(k, random_state=0).fit(X).distortion_
+        cap = float(least) - 1e-8
+        model = estimator(None, max_distortion=cap, random_state=0).fit(X)
+        assert model.distortion_ <= max(cap, 4e-7)
 
 
 def test_an_update_of_other_data_is_refused():

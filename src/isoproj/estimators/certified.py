@@ -39,6 +39,8 @@ __all__ = ["CertifiedProjection", "everything"]
 
 # Dimensions are looked for a little below the cap: searches round, certificates do not.
 _MARGIN = 1e-5
+# And by what rounding the projection to the data's precision may cost, in its units.
+_ROUNDING = 16.0
 
 
 class CertifiedProjection(LinearProjection):
@@ -211,9 +213,10 @@ class CertifiedProjection(LinearProjection):
         """Return the fewest dimensions found under the cap, and why not fewer."""
         assert self.max_distortion is not None
         cap = float(self.max_distortion)
+        rounding = _ROUNDING * float(np.finfo(points.rows.dtype).eps)
         found = fewest_dimensions(
             search,
-            cap * (1.0 - _MARGIN),
+            max(0.0, cap * (1.0 - _MARGIN) - rounding),
             tol=float(self.tol),
             time_limit=self.time_limit,
             seed=seed,

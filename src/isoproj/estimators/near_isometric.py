@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from isoproj._spectral import Array, Indices
+from isoproj._storage import Storage
 from isoproj._validation import Rows, check_map, is_sparse
 from isoproj.certificate import Certificate
 from isoproj.certify import certify, data_fingerprint
@@ -374,8 +375,9 @@ class NearIsometricProjection(CertifiedProjection):
             If ``X`` is not the data of ``fit``, or the pairs were listed.
         """
         check_is_fitted(self)
-        old = self._validated(X, reset=False)
-        new = self._validated(X_new, reset=False)
+        storage = self._storage()
+        old = self._validated(X, reset=False, storage=storage)
+        new = self._validated(X_new, reset=False, storage=storage)
         last = self.certificate_
         which = last.pairs.described(last.pair_kind)
         if which != PairKind.ALL or self.solver != "minimax":
@@ -390,8 +392,8 @@ class NearIsometricProjection(CertifiedProjection):
                 " Pass the rows in the same order."
             )
             raise ValueError(msg)
-        rows = _stacked(old, new)
-        points, pairs = prepare_pairs(rows, "all", rotate=True)
+        rows = _stacked(old, new, storage)
+        points, pairs = prepare_pairs(rows, "all", rotate=True, storage=storage)
         warn_of_copies(points, pairs)
         components, k = last.components, last.n_components
         weighted, weights = last.weighted_pairs, last.weights
@@ -404,8 +406,13 @@ class NearIsometricProjection(CertifiedProjection):
         )
         self.updated_ = "kept"
         is_broken = found.worst_losses[0] > last.distortion + _BROKEN
-        if is_broken and k < points.n_dims:
-            result = self._refined(points, pairs, last)
+        if is_broken:
+            fits = k >= points.n_dims
+            result = (
+                everything(points, pairs)
+                if fits
+                else self._refined(points, pairs, last)
+            )
             components = shipped_components(points, result.basis, rows, k)
             weighted, weights = result.pairs, result.weights
             self.updated_ = "refined"
@@ -556,10 +563,13 @@ class NearIsometricProjection(CertifiedProjection):
         return np.hstack([inside, np.eye(points.n_dims, k)])[:, :k]
 
 
-def _stacked(old: Rows, new: Rows) -> Rows:
+def _stacked(old: Rows, new: Rows, storage: Storage) -> Rows:
     if is_sparse(old) or is_sparse(new):
         return scipy.sparse.vstack([old, new], format="csr")
-    return np.vstack([old, new])
+    n_old, n_rows = old.shape[0], old.shape[0] + new.shape[0]
+    both = storage.empty((n_rows, old.shape[1]), np.result_type(old, new))
+    both[:n_old], both[n_old:] = old, new
+    return both
 
 
 def _still_pairs(

@@ -192,9 +192,7 @@ def _climb(
     best: SolveResult | None = None
     failed, k, stride = first - 1, first, 1
     high = n_dims
-    while failed + 1 < high or best is None:
-        if k >= n_dims:
-            break
+    while failed + 1 < high:
         result = minimax(
             hunt.search.points,
             hunt.search.pairs,
@@ -216,11 +214,10 @@ def _climb(
         if hunt.is_over():
             break
         if best is None:
-            k, stride = k + stride, 2 * stride
+            # Every number of dimensions below the points' own is worth a try.
+            k, stride = min(k + stride, high - 1), 2 * stride
         else:
             k = (failed + high) // 2
-            if k <= failed:
-                break
     return best, high
 
 
