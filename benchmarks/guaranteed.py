@@ -187,11 +187,11 @@ def embeddings() -> list[str]:
     points, labels = text_embeddings()
     return side_by_side(
         "text embeddings",
-        points[:2000],
-        points[2000:4000],
-        64,
-        labels[:2000],
-        labels[2000:4000],
+        points[:1000],
+        points[1000:3000],
+        32,
+        labels[:1000],
+        labels[1000:3000],
         tol=1e-2,
     )
 
