@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from geometry import cloud
+from sklearn.exceptions import DataConversionWarning
 
 from isoproj import GuaranteedPCA, NearIsometricProjection, verify
 from isoproj.heldout import Split, measure_heldout, split_rows
@@ -116,6 +117,47 @@ def test_neighbours_of_a_held_out_point_are_sought_on_either_side():
         ]
     )
     assert found.distortion_to_training == pytest.approx(worst, abs=1e-12)
+
+
+@pytest.mark.parametrize(("factor", "offset"), [(1.0, 1e9), (1e200, 0.0), (1e-200, 0)])
+def test_neighbours_of_a_held_out_point_are_those_in_any_units(factor, offset):
+    X = cloud(1, 60, 20) * factor + offset
+    split = split_rows(60, 10, PairRule("neighbors"), 0)
+    components = np.eye(2, 20)
+    rule = PairRule("neighbors", n_neighbors=3)
+    found = measure_heldout(X, split, components, rule)
+    X = (X - offset) / factor
+    worst = max(
+        loss(components, X[i], X[j])
+        for i in split.heldout
+        for j in split.training[
+            np.argsort(np.linalg.norm(X[split.training] - X[i], axis=1))[:3]
+        ]
+    )
+    assert found.distortion_to_training == pytest.approx(worst, abs=1e-12)
+
+
+def test_copies_of_a_held_out_point_are_not_its_neighbours():
+    X = cloud(7, 20, 4)
+    split = Split(np.arange(15), np.arange(15, 20))
+    X[16] = X[17] = X[15] = X[3]
+    rule = PairRule("neighbors", n_neighbors=4)
+    found = measure_heldout(X, split, np.eye(2, 4), rule)
+    assert (found.within.n_pairs, found.to_training.n_pairs) == (3, 20)
+    X[15:] = X[3]
+    assert measure_heldout(X, split, np.eye(2, 4), rule).within is None
+
+
+def test_labels_in_a_column_name_the_held_out_pairs_too():
+    X, y = cloud(8, 20, 4), np.arange(20) % 3
+    split = split_rows(20, 6, PairRule(), 0)
+    flat = measure_heldout(X, split, np.eye(2, 4), PairRule("labels", labels=y))
+    with pytest.warns(DataConversionWarning):
+        column = measure_heldout(
+            X, split, np.eye(2, 4), PairRule("labels", labels=y[:, None])
+        )
+    assert column.to_training.n_pairs == flat.to_training.n_pairs
+    assert column.distortion_to_training == flat.distortion_to_training
 
 
 def test_rows_as_directions_have_no_pairs_with_fitted_ones():

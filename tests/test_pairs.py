@@ -371,3 +371,14 @@ def test_neighbors_are_nearest_wherever_the_points_are(n_features, scale, offset
     rule = PairRule("neighbors", n_neighbors=3)
     _, pairs = prepare_pairs(rows, rule, rotate=False)
     assert {tuple(pair) for pair in pairs.listed.tolist()} == expected
+
+
+def test_neighbours_in_tight_clusters_far_apart_are_the_nearest():
+    # Products of such rows, however centred, cancel to the last digit.
+    rows = 1e-9 * cloud(0, 30, 20)
+    rows[15:] += 1.0
+    found = prepare_pairs(rows, PairRule("neighbors", n_neighbors=3), rotate=False)[1]
+    gaps = np.linalg.norm(rows[:, None] - rows, axis=2)
+    near = np.argsort(gaps, axis=1)[:, 1:4]
+    wanted = {tuple(sorted((i, j))) for i in range(30) for j in near[i].tolist()}
+    assert set(map(tuple, found.listed.tolist())) == wanted

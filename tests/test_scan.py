@@ -101,6 +101,17 @@ def test_the_scan_agrees_with_brute_force(data, linear, precision):
     assert_agrees_with_brute_force(result, DATA[data], MAPS[linear])
 
 
+@pytest.mark.parametrize("exponent", np.arange(1.0, 9.5, 0.5))
+@pytest.mark.parametrize("linear", ["orthonormal", "one axis", "stretching"])
+def test_one_far_point_hides_no_pair_of_the_others(exponent, linear, precision):
+    rows = cloud(0, 60, 8)
+    rows[-1] *= 10.0**exponent
+    for spread in (True, False):
+        worst = audit(rows, MAPS[linear], spread=spread).worst_distortions
+        losses = np.sort(brute_losses(rows, MAPS[linear])[1])[::-1]
+        assert_allclose(worst, losses[:10], atol=1e-12)
+
+
 @pytest.mark.parametrize("data", DATA)
 @pytest.mark.parametrize("linear", ["orthonormal", "stretching"])
 def test_many_small_blocks_give_the_same_answer(data, linear, precision, small_blocks):

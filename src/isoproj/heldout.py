@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.model_selection import train_test_split
-from sklearn.neighbors import NearestNeighbors
 
 from isoproj._spectral import Indices
-from isoproj._validation import Rows, as_dense
+from isoproj._validation import Rows
 from isoproj.auditing import AuditResult, audit
 from isoproj.engines.base import Engine
 from isoproj.exceptions import NoPairsError
-from isoproj.pairs import LABELLED, PairKind, PairRule
+from isoproj.pairs import LABELLED, PairKind, PairRule, label_codes, nearest_pairs
+from isoproj.points import Points, first_copies
 
 __all__ = ["Heldout", "Split", "fitted_part", "measure_heldout", "split_rows"]
 
@@ -229,11 +229,13 @@ def measure_heldout(
     own = rule.of_rows(split.heldout)
     if own.kind is PairKind.SAMPLED:
         own = replace(own, pairs="all")
+    chosen = rows[split.heldout]
     if rule.pairs in ("neighbors", "approximate-neighbors"):
         # A few held-out points have fewer neighbours among themselves.
-        fewest = min(int(rule.n_neighbors), split.heldout.size - 1)
-        own = replace(own, n_neighbors=fewest)
-    within = _audited(rows[split.heldout], components, own, engine)
+        others = np.unique(first_copies(chosen)).size - 1
+        own = replace(own, n_neighbors=max(1, min(int(rule.n_neighbors), others)))
+        own = own if others else replace(own, pairs="all")
+    within = _audited(chosen, components, own, engine)
     if within is not None:
         within = replace(within, worst_pairs=_numbered(within, split.heldout, rows))
     between = replace(
@@ -270,15 +272,13 @@ def _between(rows: Rows, split: Split, rule: PairRule) -> Indices:
     if rule.kind is PairKind.DIRECTIONS:
         return np.empty((0, 2), dtype=np.intp)
     if rule.pairs in ("neighbors", "approximate-neighbors"):
-        fitted, asked = as_dense(rows[training]), as_dense(rows[heldout])
-        k = min(int(rule.n_neighbors), training.size)
-        near = NearestNeighbors(n_neighbors=k).fit(fitted).kneighbors(asked)[1]
-        return np.column_stack([np.repeat(heldout, k), training[near.ravel()]])
+        points = Points.prepare(rows, rotate=False)
+        return nearest_pairs(points, heldout, training, int(rule.n_neighbors))
     pairs = np.column_stack(
         [np.repeat(heldout, training.size), np.tile(training, heldout.size)]
     )
     if rule.kind in LABELLED:
-        labels = np.asarray(rule.labels)
+        labels = label_codes(rule, int(rows.shape[0]))
         same = labels[pairs[:, 0]] == labels[pairs[:, 1]]
         pairs = pairs[same == (rule.kind is PairKind.WITHIN)]
     return pairs

@@ -535,12 +535,13 @@ class _AllPairsWalk:
         """Return, row by row, what ``sign * ratio`` of a leader cannot exceed.
 
         A ratio ``q`` is off by at most ``(m + q e) / length`` with the errors ``m`` and
-        ``e`` of what is divided; close pairs are out, so ``e / length`` is small.
+        ``e`` of what is divided, and the length as it was computed. For a whole row
+        ``e / length`` may be above 1: one far point is enough.
         """
         error = 1.1 * factors[0].row_errors(rows, columns) / least
         mapped = 1.1 * factors[1].row_errors(rows, columns) / least
         if sign > 0:
-            return np.asarray((1.0 - floor + mapped) / (1.0 - error) + 1e-6)
+            return np.asarray((1.0 - floor) * (1.0 + error) + mapped + 1e-6)
         return np.asarray(-1.0 - floor + mapped + self.sweep.top * error + 1e-6)
 
     def _settle_best(
