@@ -44,7 +44,7 @@ def targets() -> list[str]:
     ]
     with np.load(data_file("text_embeddings_384d.npz")) as file:
         posts = np.unique(file["embeddings"], axis=0)
-    posts = np.random.default_rng(0).permutation(posts)[:300].astype(np.float64)
+    posts = np.random.default_rng(0).permutation(posts)[:150].astype(np.float64)
     for name, points in (("MNIST 5", mnist_digit(5, 142)), ("embeddings", posts)):
         for target in TARGETS:
             start = time.process_time()

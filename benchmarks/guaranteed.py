@@ -51,9 +51,7 @@ def gaps() -> list[str]:
     sets = [
         (f"MNIST {digit}", mnist_digit(digit, 448), (10, 20, 40)) for digit in (2, 5)
     ]
-    sets.append(
-        ("embeddings", text_embeddings()[0][:1000].astype(np.float64), (20, 64))
-    )
+    sets.append(("embeddings", text_embeddings()[0][:300].astype(np.float64), (20,)))
     misses = 0
     for name, points, ks in sets:
         for k in ks:
