@@ -9,16 +9,15 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
-from pathlib import Path
 
 import numpy as np
 from _data import data_file, mnist_digit
+from _results import keep
 from sklearn.random_projection import johnson_lindenstrauss_min_dim
 
 from isoproj import NearIsometricProjection, audit, distortion_curve
 from isoproj.baselines import PCAProjection, RandomProjection
 
-RESULTS = Path(__file__).parent / "results"
 TARGETS = (0.1, 0.2, 0.3, 0.5)
 
 
@@ -134,10 +133,7 @@ def main() -> None:
         lines = parts[name]()
         print("\n".join(lines))
         if options.write:
-            RESULTS.mkdir(exist_ok=True)
-            command = f"`python benchmarks/dimensions.py {name} --write`"
-            text = "\n".join([f"# Dimensions: {name}", "", command, "", *lines, ""])
-            (RESULTS / f"dimensions_{name}.md").write_text(text)
+            keep("dimensions", name, lines, "Dimensions")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 from _data import data_file, mnist_digit, mnist_images
+from _results import keep
 from embeddings import neighbours, recall
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
@@ -29,7 +30,6 @@ from isoproj.objective import Objective
 from isoproj.pairs import prepare_pairs
 from isoproj.solvers.base import Clock
 
-RESULTS = Path(__file__).parent / "results"
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 SLACKS = (0.02, 0.05, 0.1, 0.2)
 
@@ -240,10 +240,7 @@ def main() -> None:
         lines = parts[name]()
         print("\n".join(lines))
         if options.write:
-            RESULTS.mkdir(exist_ok=True)
-            command = f"`python benchmarks/guaranteed.py {name} --write`"
-            text = "\n".join([f"# GuaranteedPCA: {name}", "", command, "", *lines, ""])
-            (RESULTS / f"guaranteed_{name}.md").write_text(text)
+            keep("guaranteed", name, lines, "GuaranteedPCA")
 
 
 if __name__ == "__main__":

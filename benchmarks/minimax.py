@@ -10,16 +10,15 @@ import argparse
 import resource
 import time
 import warnings
-from pathlib import Path
 
 import numpy as np
 from _data import data_file, mnist_digit
+from _results import RESULTS, keep
 from literal import algorithm_1, directions_of
 
 from isoproj import NearIsometricProjection, audit
 from isoproj._threads import n_threads, one_blas_thread
 
-RESULTS = Path(__file__).parent / "results"
 SIZES = (46, 101, 142, 317, 448)
 DIMENSIONS = (5, 7, 10, 15, 20, 30, 40)
 
@@ -186,10 +185,7 @@ def main() -> None:
         lines = parts[name]()
         print("\n".join(lines) if name not in ("grid", "cost") else lines[-1])
         if options.write:
-            RESULTS.mkdir(exist_ok=True)
-            command = f"`python benchmarks/minimax.py {name} --write`"
-            text = "\n".join([f"# minimax: {name}", "", command, "", *lines, ""])
-            (RESULTS / f"minimax_{name}.md").write_text(text)
+            keep("minimax", name, lines)
 
 
 if __name__ == "__main__":

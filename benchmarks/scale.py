@@ -23,13 +23,12 @@ from pathlib import Path
 
 import numpy as np
 from _data import mnist_images
+from _results import keep
 from foundation import product_rate
 
 from isoproj import DaskEngine, NearIsometricProjection, audit
 from isoproj._threads import n_threads
 from isoproj.search import PairSearch
-
-RESULTS = Path(__file__).parent / "results"
 
 
 def timed(function, *args, **options):
@@ -350,10 +349,7 @@ def main() -> None:
         lines = parts[name]()
         print("\n".join(lines), flush=True)
         if options.write:
-            RESULTS.mkdir(exist_ok=True)
-            command = f"`python benchmarks/scale.py {name} --write`"
-            text = "\n".join([f"# scale: {name}", "", command, "", *lines, ""])
-            (RESULTS / f"scale_{name}.md").write_text(text)
+            keep("scale", name, lines)
 
 
 if __name__ == "__main__":

@@ -193,3 +193,9 @@ def test_a_list_of_pairs_and_too_many_pairs_are_refused():
         NearIsometricProjection(2, pairs=[[0, 1], [1, 2]], heldout=0.2).fit(X)
     with pytest.raises(ValueError, match="Hold out 200 rows or fewer"):
         split_rows(100_000, 0.2, PairRule())
+
+
+@pytest.mark.parametrize("pairs", ["all", "sample", "labels", "within-labels"])
+def test_too_many_pairs_between_both_parts_are_refused_beforehand(pairs):
+    with pytest.raises(ValueError, match="at most 20,000,000"):
+        split_rows(10_000, 0.5, PairRule(pairs))

@@ -10,8 +10,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.spatial.distance import pdist
 
 from isoproj import audit
+from isoproj.copies import first_copies
 from isoproj.pairs import prepare_pairs
-from isoproj.points import Points, first_copies, squared_lengths
+from isoproj.points import Points, squared_lengths
 
 SHAPES = [(5, 12), (12, 5), (7, 7), (2, 9), (40, 3)]
 FORMS = [np.asarray, scipy.sparse.csr_array, scipy.sparse.csr_matrix]

@@ -20,8 +20,9 @@ from numpy.testing import assert_array_equal
 from isoproj import GuaranteedPCA, NearIsometricProjection, audit, verify
 from isoproj._storage import Mapped, Storage, row_slices
 from isoproj._validation import as_rows, check_points
+from isoproj.copies import first_copies
 from isoproj.pairs import PairRule
-from isoproj.points import Points, first_copies
+from isoproj.points import Points
 
 COMPONENTS = random_basis(1, 12, 3).T
 _FADING = 0.8 ** np.arange(12)

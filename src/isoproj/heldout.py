@@ -13,16 +13,18 @@ from sklearn.model_selection import train_test_split
 from isoproj._spectral import Indices
 from isoproj._validation import Rows
 from isoproj.auditing import AuditResult, audit
+from isoproj.copies import first_copies
 from isoproj.engines.base import Engine
 from isoproj.exceptions import NoPairsError
-from isoproj.pairs import LABELLED, PairKind, PairRule, label_codes, nearest_pairs
-from isoproj.points import Points, first_copies
+from isoproj.neighbors import nearest_pairs
+from isoproj.pairs import LABELLED, LARGEST_LIST, PairKind, PairRule, label_codes
+from isoproj.points import Points
 
 __all__ = ["Heldout", "Split", "fitted_part", "measure_heldout", "split_rows"]
 
-# Pairs between both parts are listed one by one.
-_LARGEST_LIST = 20_000_000
 _FEWEST = 2
+# Words for pairs that are listed one by one where they join both parts.
+_LISTED = (PairKind.ALL, PairKind.SAMPLED, *LABELLED)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,11 +142,11 @@ def split_rows(
         )
         raise ValueError(msg)  # noqa: TRY004 - scikit-learn's convention
     count = _count(n_rows, size)
-    if rule.pairs in ("all", "sample") and count * (n_rows - count) > _LARGEST_LIST:
+    if rule.pairs in _LISTED and count * (n_rows - count) > LARGEST_LIST:
         msg = (
-            f"heldout lists the pairs between both parts, at most {_LARGEST_LIST:,}; "
+            f"heldout lists the pairs between both parts, at most {LARGEST_LIST:,}; "
             f"{count} of {n_rows} rows make {count * (n_rows - count):,}. Hold out "
-            f"{_LARGEST_LIST // n_rows} rows or fewer."
+            f"{LARGEST_LIST // n_rows} rows or fewer."
         )
         raise ValueError(msg)
     parts = train_test_split(

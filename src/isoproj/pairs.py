@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import hashlib
-import importlib
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,28 +12,29 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from isoproj._spectral import Array, Indices
+from isoproj._spectral import Indices
 from isoproj._storage import Storage
 from isoproj._threads import single_blas_thread
 from isoproj._validation import Rows, check_pair_list
 from isoproj.exceptions import NoPairsError
+from isoproj.neighbors import approximate_pairs, nearest_pairs
 from isoproj.points import Points, squared_lengths
 
 __all__ = [
     "LABELLED",
+    "LARGEST_LIST",
     "WORDS",
     "PairKind",
     "PairRule",
     "PairSet",
     "label_codes",
-    "nearest_pairs",
     "prepare_pairs",
     "sample_pairs",
 ]
 
 _BLOCK = 512
 # Pairs that may be listed one by one: a third of a gigabyte of row numbers.
-_LARGEST_LIST = 20_000_000
+LARGEST_LIST = 20_000_000
 # Squared distances of coordinates are better than this share of the norms.
 _MARGIN = 1e-9
 # Pairs that a fit on a sample sees.
@@ -390,77 +390,7 @@ def _neighbor_pairs(rule: PairRule, points: Points, n_rows: int) -> Indices:
         raise ValueError(msg)
     if rule.pairs == "neighbors":
         return check_pair_list(nearest_pairs(points, alone, alone, k), n_rows)
-    try:
-        pynndescent = importlib.import_module("pynndescent")
-    except ImportError:
-        msg = (
-            "pairs='approximate-neighbors' needs pynndescent, which is not "
-            "installed. Run: pip install 'isoproj[neighbors]', or use "
-            "pairs='neighbors'."
-        )
-        raise ValueError(msg) from None
-    rows = points.centred(alone)
-    index = pynndescent.NNDescent(rows, n_neighbors=k + 1, random_state=0)
-    near = index.neighbor_graph[0]
-    own = np.repeat(np.arange(alone.size), near.shape[1])
-    found = np.column_stack([own, near.ravel()])
-    found = found[(found[:, 1] >= 0) & (found[:, 0] != found[:, 1])]
-    return check_pair_list(alone[found], n_rows)
-
-
-def nearest_pairs(points: Points, asked: Indices, others: Indices, k: int) -> Indices:
-    """Return some points with the nearest of others; copies are no neighbours.
-
-    Parameters
-    ----------
-    points : Points
-        The geometry.
-    asked : ndarray of shape (m,)
-        Point numbers.
-    others : ndarray of shape (n,)
-        Point numbers among which to look; of copies one counts.
-    k : int
-        Neighbours of each, or as many as there are.
-
-    Returns
-    -------
-    ndarray of shape (n_pairs, 2)
-        Number of the point asked, number of its neighbour.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.pairs import nearest_pairs
-    >>> from isoproj.points import Points
-    >>> points = Points.prepare(np.array([[0.0], [1.0], [3.0]]), rotate=False)
-    >>> nearest_pairs(points, np.arange(3), np.arange(3), 1).tolist()
-    [[0, 1], [1, 0], [2, 1]]
-    """
-    copies, at = np.unique(points.first_copy[others], return_index=True)
-    others = others[at]
-    # Products of rows as given would cancel far from the origin, or overflow.
-    near = _nearest(points.centred(others), points.centred(asked), k + 1)
-    is_own = copies[near] == points.first_copy[asked][:, None]
-    # One more was asked for: the point's own copy, or else the last.
-    is_own[:, k:] |= ~is_own.any(axis=1, keepdims=True)
-    row, column = np.nonzero(~is_own)
-    return np.column_stack([asked[row], others[near[row, column]]])
-
-
-def _nearest(rows: Array, asked: Array, count: int) -> Indices:
-    """Return the numbers of the rows nearest to each of those asked, nearest first."""
-    from sklearn.neighbors import NearestNeighbors
-
-    count = min(count, rows.shape[0])
-    lengths, near = NearestNeighbors(n_neighbors=count).fit(rows).kneighbors(asked)
-    # Distances may come from products, which cancel where neighbours are close
-    # compared with their norms; a tree takes differences.
-    error = rows.shape[1] * np.finfo(np.float64).eps * squared_lengths(asked)
-    doubtful = np.flatnonzero(_MARGIN * np.square(lengths[:, -1]) <= error)
-    if doubtful.size:
-        tree = NearestNeighbors(n_neighbors=count, algorithm="kd_tree").fit(rows)
-        near[doubtful] = tree.kneighbors(asked[doubtful], return_distance=False)
-    return np.asarray(near)
+    return check_pair_list(approximate_pairs(points, alone, k), n_rows)
 
 
 def label_codes(rule: PairRule, n_rows: int) -> Indices:
@@ -515,9 +445,9 @@ def _labelled_pairs(codes: Indices, kind: PairKind) -> Indices:
 
 
 def _check_affordable(n_pairs: int) -> None:
-    if n_pairs > _LARGEST_LIST:
+    if n_pairs > LARGEST_LIST:
         msg = (
-            f"min_distance and labels list their pairs, at most {_LARGEST_LIST:,}; got "
+            f"min_distance and labels list their pairs, at most {LARGEST_LIST:,}; got "
             f"{n_pairs:,}. Fit a sample of the rows, or use pairs='neighbors'."
         )
         raise ValueError(msg)

@@ -21,7 +21,7 @@ from isoproj.estimators.base import (
 )
 from isoproj.estimators.capped_problem import CappedProblem
 from isoproj.objective import Objective
-from isoproj.pairs import PairRule, prepare_pairs
+from isoproj.pairs import PairRule, PairSet, prepare_pairs
 from isoproj.points import Points
 from isoproj.search import PairSearch
 from isoproj.solvers.base import Clock
@@ -189,7 +189,6 @@ def distortion_curve(
     >>> bool((curve.lower_bound <= curve.distortion).all())
     True
     """
-    rows = check_points(X)
     rule = PairRule.of(
         pairs,
         labels=labels,
@@ -197,8 +196,7 @@ def distortion_curve(
         min_distance=min_distance,
         include_norms=include_norms,
     )
-    points, selected = prepare_pairs(rows, rule, rotate=True)
-    warn_of_copies(points, selected)
+    rows, points, selected = _geometry(X, rule)
     wanted = _checked_ks(ks, points.n_dims, int(rows.shape[1]))
     check_positive("time_limit", time_limit, integral=False)
     search = PairSearch(points, selected)
@@ -236,6 +234,13 @@ def distortion_curve(
         lower_bound=np.concatenate([lower, np.zeros(len(outer))]),
         certificates=tuple(certificates),
     )
+
+
+def _geometry(X: ArrayLike | Rows, rule: PairRule) -> tuple[Rows, Points, PairSet]:
+    rows = check_points(X)
+    points, selected = prepare_pairs(rows, rule, rotate=True)
+    warn_of_copies(points, selected)
+    return rows, points, selected
 
 
 def _bounds(
@@ -375,7 +380,6 @@ def guarantee_frontier(
     >>> bool((frontier.kept <= frontier.kept_bound).all())
     True
     """
-    rows = check_points(X)
     rule = PairRule.of(
         pairs,
         labels=labels,
@@ -383,8 +387,7 @@ def guarantee_frontier(
         min_distance=min_distance,
         include_norms=include_norms,
     )
-    points, selected = prepare_pairs(rows, rule, rotate=True)
-    warn_of_copies(points, selected)
+    rows, points, selected = _geometry(X, rule)
     _check_frontier(k, n_points, objective, points.n_dims)
     problem = CappedProblem(
         points=points,
