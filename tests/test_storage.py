@@ -370,7 +370,7 @@ print(json.dumps(told))
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_DATA")
 def test_a_fit_keeps_within_memory_that_its_data_exceed(tmp_path):
-    n_points, n_features = 8_000, 700
+    n_points, n_features = 12_000, 700
     fading = (0.9 ** np.arange(n_features)).astype(np.float32)
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((n_points, n_features), dtype=np.float32) * fading
@@ -388,7 +388,9 @@ def test_a_fit_keeps_within_memory_that_its_data_exceed(tmp_path):
         )
         return done.stdout
 
-    tight = run("files", 0.9 * in_float64)
+    # Files take 0.57 of the data's size here and memory more than twice that size,
+    # so that what a machine's libraries set aside decides nothing.
+    tight = run("files", 0.95 * in_float64)
     assert tight != '"MemoryError"\n'
-    assert run("memory", 0.9 * in_float64) == '"MemoryError"\n'
+    assert run("memory", 0.95 * in_float64) == '"MemoryError"\n'
     assert run("memory", 100 * in_float64) == tight
