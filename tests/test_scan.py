@@ -48,6 +48,7 @@ DATA = {
     "many copies": many_copies(),
     "counts": sparse_counts(),
     "line": np.arange(60.0)[:, None] * np.ones(8),
+    "constant columns": cloud(0, 60, 8) * np.eye(8)[2:6].sum(axis=0) + np.pi,
 }
 MAPS = {
     "orthonormal": random_basis(1, 8, 3).T,
@@ -193,6 +194,13 @@ def test_the_histogram_of_a_stretching_map_reaches_its_gains():
     losses = brute_losses(rows, components)[1]
     assert edges[0] <= losses.min()
     assert_array_equal(counts, np.histogram(losses, edges)[0])
+
+
+def test_rounding_takes_no_pair_out_of_the_histogram(precision):
+    # Close pairs across the axis keep nothing; in float32 less than nothing.
+    rows, components = np.repeat(cloud(0, 300, 2), 2, axis=0), np.eye(1, 2)
+    rows[1::2, 1] += np.linspace(0.01, 0.03, 300)
+    assert_agrees_with_brute_force(audit(rows, components), rows, components)
 
 
 @pytest.mark.parametrize("data", DATA)

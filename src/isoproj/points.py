@@ -295,6 +295,34 @@ class Points:
             np.ldexp(rows, -self._scale, out=centred[chunk])
         return centred
 
+    def varying_columns(self) -> Indices:
+        """Return the columns of ``coordinates`` that differ between points.
+
+        Others are the same in every row: no distance sees them.
+
+        Returns
+        -------
+        ndarray of shape (n_columns,)
+            Column numbers, ascending.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from isoproj.points import Points
+        >>> rows = np.array([[0.1, 0.0], [0.1, 1.0], [0.1, 3.0]])
+        >>> Points.prepare(rows, rotate=False).varying_columns().tolist()
+        [1]
+        """
+        first = self.coordinates[0]
+        constant = np.arange(self.n_dims)
+        # Most columns that vary do so among a few points.
+        for start in range(0, self.n_points, _SMALL_CHUNK):
+            if constant.size == 0:
+                break
+            block = self.coordinates[start : start + _SMALL_CHUNK, constant]
+            constant = constant[(block == first[constant]).all(axis=0)]
+        return np.setdiff1d(np.arange(self.n_dims), constant)
+
     def to_coordinate_scale(self, length: float) -> float:
         """Return a length of the data in the scale of ``coordinates``."""
         with np.errstate(over="ignore"):

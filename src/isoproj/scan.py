@@ -35,6 +35,7 @@ _BLOCK_ROWS = 512
 _BLOCK_COLUMNS = 2048
 _FEW_ROWS = 64
 _SETTLE = 2048
+_PIECE = 131_072
 # Below this many pairs float64 throughout costs less than it is worth to avoid.
 _SMALL = 2_000_000
 # Pairs whose squared distance is below this many error bounds are settled exactly.
@@ -182,31 +183,30 @@ class _Tally:
     def add_exact(self, pairs: Indices, losses: Array) -> None:
         """Add pairs whose losses are settled: to the leaders and to the spread."""
         self.add_leaders(pairs, losses)
-        self.add_spread((1.0 - losses)[None, :])
+        self.add_spread(1.0 - losses)
 
     def add_leaders(self, pairs: Indices, losses: Array) -> None:
         self.losers = self.losers.joined(losses, pairs)
         if self.may_stretch:
             self.gainers = self.gainers.joined(-losses, pairs)
 
-    def add_spread(self, ratios: Block, bins: Indices | None = None) -> None:
-        """Add a two-dimensional block of kept shares, which is used up.
-
-        ``bins`` is memory for as many integers as the block has entries.
-        """
-        total = float(ratios.sum(axis=1).sum(dtype=np.float64))
-        ratios *= ratios.dtype.type(N_BINS / self.top)
-        if bins is None:
-            bins = np.empty(ratios.size, dtype=np.intp)
-        bins = bins[: ratios.size]
-        # Truncation takes a ratio rounded below 0 to bin 0, and one rounded above the
-        # top to the bin behind the last, which is counted with the last.
-        np.copyto(bins.reshape(ratios.shape), ratios, casting="unsafe")
-        counts = np.bincount(bins, minlength=N_BINS + 1)
-        counts[N_BINS - 1] += counts[N_BINS:].sum()
-        self.counts += counts[:N_BINS]
-        self.ratio_sums.append(total)
-        self.n_done += ratios.size
+    def add_spread(self, ratios: Block) -> None:
+        """Add a contiguous block of kept shares."""
+        shares = ratios.ravel()
+        # Pieces that stay in the cache from one operation to the next.
+        small, wide = np.empty(_PIECE, dtype=np.int32), np.empty(_PIECE, dtype=np.intp)
+        for start in range(0, shares.size, _PIECE):
+            piece = shares[start : start + _PIECE]
+            self.ratio_sums.append(float(piece.sum()))
+            scaled = piece * piece.dtype.type(N_BINS / self.top)
+            numbers, bins = small[: piece.size], wide[: piece.size]
+            # Straight to wide integers would be slower: no vector instruction does it.
+            np.copyto(numbers, scaled, casting="unsafe")
+            # Rounding takes ratios of close pairs beyond either end.
+            np.clip(numbers, 0, N_BINS - 1, out=numbers)
+            np.copyto(bins, numbers)
+            self.counts += np.bincount(bins, minlength=N_BINS)
+        self.n_done += shares.size
 
     def join(self, other: _Tally) -> None:
         self.losers = self.losers.joined(other.losers.values, other.losers.pairs)
@@ -288,19 +288,22 @@ class _Factor:
         blur: float,
         haze: float,
         storage: Storage,
+        columns: Indices | None = None,
     ) -> _Factor:
         """Build for coordinates off by ``haze`` in length, their distances by ``blur``.
 
-        ``blur`` is in squared distance already.
+        ``blur`` is in squared distance already; ``columns`` are those to take, or all.
         """
-        n_points, width = coordinates.shape
+        n_points, n_columns = coordinates.shape
+        chosen = slice(None) if columns is None else columns
+        width = n_columns if columns is None else columns.size
         right = storage.empty((n_points, width + 2), dtype)
 
         def fill(start: int) -> None:
             # Few rows at a time stay in the cache for their second use.
             for first in range(start, min(start + _BLOCK_ROWS, n_points), _FEW_ROWS):
                 rows = slice(first, first + _FEW_ROWS)
-                block = coordinates[rows]
+                block = coordinates[rows][:, chosen]
                 right[rows, :width] = block
                 right[rows, width] = 1.0
                 right[rows, width + 1] = np.einsum("ij,ij->i", block, block)
@@ -338,14 +341,6 @@ class _Factor:
         return np.asarray(taken)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Space:
-    """Memory of one thread: two blocks of numbers, one of bin numbers."""
-
-    values: Block
-    bins: Indices
-
-
 def _corner(rows: slice, columns: slice) -> Indices:
     return np.array([rows.start, columns.start], dtype=np.intp)
 
@@ -361,6 +356,8 @@ class _AllPairsWalk:
         # Squares of what a map stretches by thousands may not fit float32.
         wide = sweep.n_pairs <= _SMALL or sweep.top > _STRETCHED
         fast = np.float64 if wide else np.float32
+        varying = points.varying_columns()
+        self.varying = varying if varying.size < points.n_dims else None
         self.factors = self._factors(fast)
         self.exact_factors = self.factors if fast is np.float64 else None
         counts = np.bincount(points.first_copy, minlength=points.n_points)
@@ -372,7 +369,9 @@ class _AllPairsWalk:
 
     def _factors(self, dtype: type[np.floating[Any]]) -> tuple[_Factor, _Factor]:
         points, storage = self.points, self.points.storage
-        lengths = _Factor.of(points.coordinates, dtype, points.blur, 0.0, storage)
+        lengths = _Factor.of(
+            points.coordinates, dtype, points.blur, 0.0, storage, self.varying
+        )
         size = max(2.0 * float(lengths.norms.max()), 4.0 * points.raw_square)
         # Mapped rows carry the rounding of a product as long as the row they map.
         eps = float(np.finfo(np.float64).eps)
@@ -400,15 +399,14 @@ class _AllPairsWalk:
                 self._visit(tally, rows, columns, factors, again, wide)
         return tally
 
-    def _space(self, dtype: np.dtype[Any]) -> _Space:
-        """Return this thread's memory for blocks.
+    def _space(self, dtype: np.dtype[Any]) -> Block:
+        """Return this thread's memory for two blocks.
 
         Fresh megabytes for every block would cost as much as looking at them.
         """
-        space: _Space | None = getattr(self.local, dtype.name, None)
+        space: Block | None = getattr(self.local, dtype.name, None)
         if space is None:
-            size = _BLOCK_ROWS * _BLOCK_COLUMNS
-            space = _Space(np.empty((2, size), dtype), np.empty(size, dtype=np.intp))
+            space = np.empty((2, _BLOCK_ROWS * _BLOCK_COLUMNS), dtype)
             setattr(self.local, dtype.name, space)
         return space
 
@@ -425,11 +423,11 @@ class _AllPairsWalk:
         columns: slice,
         factors: tuple[_Factor, _Factor],
         lefts: tuple[Block, ...],
-        space: _Space,
+        space: Block,
     ) -> bool:
         """Add one block to the tally; False if another precision must do it."""
         shape = (rows.stop - rows.start, columns.stop - columns.start)
-        total, ratios = space.values[:, : shape[0] * shape[1]].reshape(2, *shape)
+        total, ratios = space[:, : shape[0] * shape[1]].reshape(2, *shape)
         np.matmul(lefts[0], factors[0].right[columns].T, out=total)
         absent = self._absent(rows, columns)
         if absent is not None:
@@ -451,8 +449,8 @@ class _AllPairsWalk:
             if absent is not None:
                 ratios[absent] = sign * np.inf
             self._lead(tally, sign, ratios, total, least, rows, columns, factors)
-        present = ratios if absent is None else ratios[~absent][None, :]
-        tally.add_spread(present, space.bins)
+        present = ratios if absent is None else ratios[~absent]
+        tally.add_spread(present)
         return True
 
     def _absent(self, rows: slice, columns: slice) -> Block | None:
