@@ -90,6 +90,13 @@ def test_words_are_no_numbers(use):
 
 
 @pytest.mark.parametrize("use", USES)
+def test_masked_entries_are_refused_in_one_line(use):
+    rows = np.ma.masked_greater(spoilt(1e6), 1e5)
+    assert "1 of 15 masked" in message_of(lambda: USES[use](rows))
+    USES[use](np.ma.masked_array(cloud(0, 5, 3)))
+
+
+@pytest.mark.parametrize("use", USES)
 def test_complex_numbers_are_refused_in_one_line(use):
     text = message_of(lambda: USES[use](cloud(0, 4, 3) + 1j))
     assert "Complex" in text or "complex" in text

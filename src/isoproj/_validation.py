@@ -58,7 +58,7 @@ def as_dense(block: Rows) -> NDArray[Any]:
 
 
 def check_real(data: ArrayLike | Rows) -> None:
-    """Raise if the data are complex numbers.
+    """Raise if the data are complex numbers, or some of them are masked.
 
     Raises
     ------
@@ -76,6 +76,12 @@ def check_real(data: ArrayLike | Rows) -> None:
         msg = (
             "Complex data not supported: X must hold real numbers; got "
             f"{kind or 'complex entries'}. Pass real and imaginary parts as columns."
+        )
+        raise ValueError(msg)
+    if isinstance(data, np.ma.MaskedArray) and np.ma.is_masked(data):
+        msg = (
+            f"X must hold all its numbers; got {int(np.sum(data.mask))} of {data.size} "
+            "masked. Fill them (X.filled(...)) or leave those rows out."
         )
         raise ValueError(msg)
 

@@ -20,6 +20,7 @@ from isoproj.estimators.base import (
     warn_of_copies,
 )
 from isoproj.estimators.capped_problem import CappedProblem
+from isoproj.estimators.certified import everything
 from isoproj.objective import Objective
 from isoproj.pairs import PairRule, PairSet, prepare_pairs
 from isoproj.points import Points
@@ -42,7 +43,7 @@ class DistortionCurve:
     ks : ndarray of shape (m,)
         Numbers of dimensions, ascending.
     distortion : ndarray of shape (m,)
-        What the worst pair loses, exact; it never rises.
+        What the worst pair loses, exact; it never rises by more than rounding.
     lower_bound : ndarray of shape (m,)
         No projection to as many dimensions loses less; it never rises.
     certificates : tuple of Certificate
@@ -201,8 +202,8 @@ def distortion_curve(
     check_positive("time_limit", time_limit, integral=False)
     search = PairSearch(points, selected)
     inner = [k for k in wanted if k < points.n_dims]
-    certificates: list[Certificate] = []
-    lower = np.zeros(len(inner))
+    lower = np.zeros(0)
+    answers: list[tuple[int, Array, Indices, Array]] = []
     if inner:
         result = follow(
             search,
@@ -212,27 +213,29 @@ def distortion_curve(
             seed=0 if random_state is None else int(random_state),
             monitor=monitor_of("distortion_curve", verbose),
         )
-        inner = list(result.ks)
-        lower, chosen = _bounds(points, search, result.relaxations, inner)
-        for k, basis, at in zip(inner, result.bases, chosen, strict=True):
+        lower, chosen = _bounds(points, search, result.relaxations, list(result.ks))
+        for k, basis, at in zip(result.ks, result.bases, chosen, strict=True):
             best = result.relaxations[at]
-            certificates.append(
-                certify(
-                    points,
-                    selected,
-                    shipped_components(points, basis, rows, k),
-                    search.decode(best.codes),
-                    best.weights,
-                    n_rows=rows.shape[0],
-                )
-            )
-    upper = np.array([certificate.distortion for certificate in certificates])
+            answers.append((k, basis, search.decode(best.codes), best.weights))
+    whole = everything(points, selected)
     outer = [k for k in wanted if k >= points.n_dims]
+    answers += [(k, whole.basis, whole.pairs, whole.weights) for k in outer]
+    certificates = tuple(
+        certify(
+            points,
+            selected,
+            shipped_components(points, basis, rows, k),
+            pairs_of_weights,
+            weights,
+            n_rows=rows.shape[0],
+        )
+        for k, basis, pairs_of_weights, weights in answers
+    )
     return DistortionCurve(
-        ks=np.array(inner + outer, dtype=np.intp),
-        distortion=np.concatenate([upper, np.zeros(len(outer))]),
+        ks=np.array([k for k, *_ in answers], dtype=np.intp),
+        distortion=np.array([each.distortion for each in certificates]),
         lower_bound=np.concatenate([lower, np.zeros(len(outer))]),
-        certificates=tuple(certificates),
+        certificates=certificates,
     )
 
 
