@@ -36,6 +36,7 @@ from isoproj.sifting import WorstPairs, find_worst
 
 __all__ = [
     "certify",
+    "certify_each",
     "certify_exclusion",
     "certify_guarantee",
     "data_fingerprint",
@@ -290,6 +291,67 @@ def certify(
     Certificate
         Valid whatever the solver did.
     """
+    lower = lower_bound(points, weighted_pairs, weights, components.shape[0])
+    return _certificate(
+        points,
+        pairs,
+        components,
+        weighted_pairs,
+        weights,
+        lower,
+        n_rows=n_rows,
+        n_worst=n_worst,
+        spectral=spectral,
+        engine=engine,
+    )
+
+
+def certify_each(
+    points: Points,
+    pairs: PairSet,
+    maps: Sequence[NDArray[np.float64] | NDArray[np.float32]],
+    weighted_pairs: Indices,
+    weights: Array,
+    *,
+    n_rows: int,
+) -> list[Certificate]:
+    """Do for several matrices, with the same weights, what ``certify`` does for one.
+
+    Parameters
+    ----------
+    points, pairs, weighted_pairs, weights, n_rows
+        As for ``certify``.
+    maps : sequence of ndarray of shape (k, n_features)
+        Matrices with orthonormal rows, each with a ``k`` of its own.
+
+    Returns
+    -------
+    list of Certificate
+        One for each.
+    """
+    ks = [components.shape[0] for components in maps]
+    bounds = lower_bounds(points, weighted_pairs, weights, ks).tolist()
+    return [
+        _certificate(
+            points, pairs, components, weighted_pairs, weights, lower, n_rows=n_rows
+        )
+        for components, lower in zip(maps, bounds, strict=True)
+    ]
+
+
+def _certificate(
+    points: Points,
+    pairs: PairSet,
+    components: NDArray[np.float64] | NDArray[np.float32],
+    weighted_pairs: Indices,
+    weights: Array,
+    lower: float,
+    *,
+    n_rows: int,
+    n_worst: int = 10,
+    spectral: bool = False,
+    engine: Engine | None = None,
+) -> Certificate:
     exact = components.astype(np.float64)
     k, n_features = exact.shape
     # Weight rests on pairs that lose much; where it does not, only time is lost.
@@ -310,7 +372,7 @@ def certify(
         weighted_pairs=weighted_pairs,
         weights=weights,
         distortion=distortion,
-        lower_bound=lower_bound(points, weighted_pairs, weights, k),
+        lower_bound=lower,
         worst_pairs=summary.worst_pairs,
         worst_distortions=summary.worst_losses,
         pair_kind=pairs.kind,

@@ -44,13 +44,7 @@ class Secants:
     def __init__(
         self, coordinates: Array, pairs: Indices, further: Array | None = None
     ) -> None:
-        squares = np.concatenate(
-            [
-                squared_lengths(coordinates[chunk[:, 0]] - coordinates[chunk[:, 1]])
-                for chunk in np.array_split(pairs, 1 + pairs.shape[0] // 8192)
-            ]
-        )
-        inverse = 1.0 / np.sqrt(np.where(squares > 0.0, squares, np.inf))
+        inverse = _inverse_lengths(coordinates, pairs)
         self._set(coordinates, pairs, inverse, further)
 
     def _set(
@@ -124,6 +118,16 @@ class Secants:
             self.coordinates, self.pairs[index], self.inverse[index], self.further
         )
 
+    def joined(self, index: Indices, pairs: Indices) -> Secants:
+        """Return the pairs at ``index``, then other ones, with all further rows."""
+        fresh = _inverse_lengths(self.coordinates, pairs)
+        return self._derived(
+            self.coordinates,
+            np.concatenate([self.pairs[index], pairs]),
+            np.concatenate([self.inverse[index], fresh]),
+            self.further,
+        )
+
     def astype(self, dtype: type[np.floating[Any]]) -> Secants:
         """Return the same directions in another precision."""
         if self.dtype == dtype:
@@ -145,3 +149,14 @@ class Secants:
         fresh = Secants.__new__(Secants)
         fresh._set(coordinates, pairs, inverse, further)
         return fresh
+
+
+def _inverse_lengths(coordinates: Array, pairs: Indices) -> Array:
+    """Return ``1 / |u_i - u_j|`` for each pair, 0 where there is no direction."""
+    squares = np.concatenate(
+        [
+            squared_lengths(coordinates[chunk[:, 0]] - coordinates[chunk[:, 1]])
+            for chunk in np.array_split(pairs, 1 + pairs.shape[0] // 8192)
+        ]
+    )
+    return np.asarray(1.0 / np.sqrt(np.where(squares > 0.0, squares, np.inf)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from isoproj._spectral import Array, Indices
 from isoproj._validation import Rows, check_points
 from isoproj.certificate import Certificate
-from isoproj.certify import certify, lower_bounds
+from isoproj.certify import certify_each
 from isoproj.estimators.base import (
     check_positive,
     monitor_of,
@@ -27,7 +28,6 @@ from isoproj.points import Points
 from isoproj.search import PairSearch
 from isoproj.solvers.base import Clock
 from isoproj.solvers.curve import follow
-from isoproj.solvers.relaxation import Relaxation
 
 __all__ = ["DistortionCurve", "Frontier", "distortion_curve", "guarantee_frontier"]
 
@@ -45,7 +45,7 @@ class DistortionCurve:
     distortion : ndarray of shape (m,)
         What the worst pair loses, exact; it never rises by more than rounding.
     lower_bound : ndarray of shape (m,)
-        No projection to as many dimensions loses less; it never rises.
+        No projection to as many dimensions loses less; it never rises either.
     certificates : tuple of Certificate
         One for each number of dimensions, with its projection; empty in a curve
         that was read from a table.
@@ -202,8 +202,7 @@ def distortion_curve(
     check_positive("time_limit", time_limit, integral=False)
     search = PairSearch(points, selected)
     inner = [k for k in wanted if k < points.n_dims]
-    lower = np.zeros(0)
-    answers: list[tuple[int, Array, Indices, Array]] = []
+    certificates: list[Certificate] = []
     if inner:
         result = follow(
             search,
@@ -213,29 +212,33 @@ def distortion_curve(
             seed=0 if random_state is None else int(random_state),
             monitor=monitor_of("distortion_curve", verbose),
         )
-        lower, chosen = _bounds(points, search, result.relaxations, list(result.ks))
-        for k, basis, at in zip(result.ks, result.bases, chosen, strict=True):
+        found = zip(result.chosen, result.ks, result.bases, strict=True)
+        for at, group in itertools.groupby(found, key=lambda each: each[0]):
             best = result.relaxations[at]
-            answers.append((k, basis, search.decode(best.codes), best.weights))
-    whole = everything(points, selected)
+            certificates += certify_each(
+                points,
+                selected,
+                [shipped_components(points, basis, rows, k) for _, k, basis in group],
+                search.decode(best.codes),
+                best.weights,
+                n_rows=rows.shape[0],
+            )
     outer = [k for k in wanted if k >= points.n_dims]
-    answers += [(k, whole.basis, whole.pairs, whole.weights) for k in outer]
-    certificates = tuple(
-        certify(
+    if outer:
+        whole = everything(points, selected)
+        certificates += certify_each(
             points,
             selected,
-            shipped_components(points, basis, rows, k),
-            pairs_of_weights,
-            weights,
+            [shipped_components(points, whole.basis, rows, k) for k in outer],
+            whole.pairs,
+            whole.weights,
             n_rows=rows.shape[0],
         )
-        for k, basis, pairs_of_weights, weights in answers
-    )
     return DistortionCurve(
-        ks=np.array([k for k, *_ in answers], dtype=np.intp),
+        ks=np.array([each.n_components for each in certificates], dtype=np.intp),
         distortion=np.array([each.distortion for each in certificates]),
-        lower_bound=np.concatenate([lower, np.zeros(len(outer))]),
-        certificates=certificates,
+        lower_bound=np.array([each.lower_bound for each in certificates]),
+        certificates=tuple(certificates),
     )
 
 
@@ -244,22 +247,6 @@ def _geometry(X: ArrayLike | Rows, rule: PairRule) -> tuple[Rows, Points, PairSe
     points, selected = prepare_pairs(rows, rule, rotate=True)
     warn_of_copies(points, selected)
     return rows, points, selected
-
-
-def _bounds(
-    points: Points,
-    search: PairSearch,
-    relaxations: tuple[Relaxation, ...],
-    ks: list[int],
-) -> tuple[Array, list[int]]:
-    """Return the best certified bound at each dimension, and whose weights give it."""
-    table = np.array(
-        [
-            lower_bounds(points, search.decode(each.codes), each.weights, ks)
-            for each in relaxations
-        ]
-    )
-    return table.max(axis=0), table.argmax(axis=0).tolist()
 
 
 def _checked_ks(ks: Iterable[int] | None, n_dims: int, n_features: int) -> list[int]:

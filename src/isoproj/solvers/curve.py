@@ -52,11 +52,14 @@ class CurveResult:
         One for each.
     relaxations : tuple of Relaxation
         Whose dual weights bound all of them.
+    chosen : tuple of int
+        For each dimension the relaxation that bounds it best.
     """
 
     ks: tuple[int, ...]
     bases: tuple[Array, ...]
     relaxations: tuple[Relaxation, ...]
+    chosen: tuple[int, ...]
 
 
 @single_blas_thread
@@ -97,7 +100,7 @@ def follow(
     done: list[int] = []
     bases: list[Array] = []
     relaxations: list[Relaxation] = []
-    bounds = np.zeros(search.points.n_dims + 1)
+    bounds: list[Array] = []
     last_solved = 0
     for k in ks:
         starts: list[Array] = []
@@ -113,7 +116,7 @@ def follow(
             )
             relaxations.append(relaxation)
             last_solved = k
-            np.maximum(bounds, _bounds(search, relaxation), out=bounds)
+            bounds.append(_bounds(search, relaxation))
             if k <= _LOOSE or not bases:
                 starts.append(leading(relaxation.factor, k))
         basis, distortion = _best(known, starts)
@@ -123,7 +126,7 @@ def follow(
             step = Step(
                 iteration=k,
                 distortion=distortion,
-                lower_bound=float(bounds[k]),
+                lower_bound=max(float(each[k]) for each in bounds),
                 seconds=clock.seconds,
                 n_working=known.codes.size,
             )
@@ -134,6 +137,7 @@ def follow(
         ks=tuple(done),
         bases=tuple(bases),
         relaxations=tuple(relaxations),
+        chosen=tuple(np.argmax(bounds, axis=0)[done].tolist()),
     )
 
 

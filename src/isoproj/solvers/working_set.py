@@ -54,9 +54,6 @@ class WorkingSet:
     secants: Secants = field(init=False)
 
     def __post_init__(self) -> None:
-        self._settle()
-
-    def _settle(self) -> None:
         pairs = self.search.decode(self.codes)
         self.secants = Secants(self.search.coordinates, pairs, self.further)
 
@@ -91,12 +88,11 @@ class WorkingSet:
         fresh = ~np.isin(found.codes, self.codes)
         codes = spread(found.codes[fresh], self.search.points.n_points, count)
         if codes.size:
-            kept = self.codes
+            kept = np.arange(self.codes.size)
             if kept.size + codes.size > self.limit:
-                order = np.argsort(-known, kind="stable")
-                kept = kept[order[: self.limit - codes.size]]
-            self.codes = np.concatenate([kept, codes])
-            self._settle()
+                kept = np.argsort(-known, kind="stable")[: self.limit - codes.size]
+            self.codes = np.concatenate([self.codes[kept], codes])
+            self.secants = self.secants.joined(kept, self.search.decode(codes))
         return overall - worst, overall
 
 
