@@ -462,7 +462,12 @@ def _centred(rows: Rows, exponent: int, storage: Storage) -> tuple[Array, Frame]
         for _ in threaded_map(scale, starts, n_threads()):
             pass
         rows = coordinates
-    mean = np.asarray(rows.mean(axis=0, dtype=np.float64))
+    sums = threaded_map(
+        lambda a: rows[a : a + _SMALL_CHUNK].sum(axis=0, dtype=np.float64),
+        starts,
+        n_threads(),
+    )
+    mean = np.asarray(sum(sums) / rows.shape[0])
 
     def fill(start: int) -> None:
         chunk = slice(start, start + _SMALL_CHUNK)

@@ -76,6 +76,8 @@ class Sieve:
         Length of what ``images`` leaves of each point, rounded up.
     haze : float
         Bound on the error of an image, relative to the length of its point.
+    sample : _Sample
+        What tells how many coordinates pay.
     storage : Storage
         Where images go.
     """
@@ -87,6 +89,7 @@ class Sieve:
     squares: Array
     rests: Array
     haze: float
+    sample: _Sample
     storage: Storage
 
     @staticmethod
@@ -133,6 +136,7 @@ class Sieve:
             squares=squares,
             rests=_rounded_up_roots(rests, squares, haze),
             haze=haze,
+            sample=_Sample.of(images, gains, squares),
             storage=storage,
         )
 
@@ -193,28 +197,49 @@ class Sieve:
 
         One more than there are means that all dimensions are needed.
         """
-        images, s, n_dims = self.images, self.gains.size, self.coordinates.shape[1]
-        pairs = np.random.default_rng(1).integers(images.shape[0], size=(_PAIRS, 2))
-        gaps = np.concatenate(
-            [
-                np.square(images[chunk[:, 0]] - images[chunk[:, 1]])
-                for chunk in np.array_split(pairs, _PAIRS // _CHUNK)
-            ]
-        )
-        kept = gaps[:, :s] @ self.gains
-        full = images.shape[1] == n_dims
-        best, cost = n_dims if full else images.shape[1] + 1, float(n_dims)
-        for count in _WIDTHS:
-            width = s + count
-            if width > images.shape[1]:
-                break
-            rests = self.squares - squared_lengths(images[:, :width])
-            rests = np.sqrt(np.maximum(rests, 0.0))
-            whole = gaps[:, :width].sum(axis=1) + rests[pairs].sum(axis=1) ** 2
-            share = float(np.mean(kept <= level * whole))
+        n_columns, n_dims = self.images.shape[1], self.coordinates.shape[1]
+        best, cost = n_dims if n_columns == n_dims else n_columns + 1, float(n_dims)
+        for width, whole in self.sample.wholes.items():
+            share = float(np.mean(self.sample.kept <= level * whole))
             if width + _GATHER * share < cost:
                 best, cost = width, width + _GATHER * share
         return int(best)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sample:
+    """Random pairs that tell how many survive a product of which width.
+
+    Parameters
+    ----------
+    kept : ndarray of shape (m,)
+        Squared length of each pair under the map.
+    wholes : dict of int to ndarray of shape (m,)
+        For each width an upper bound on the squared length of each pair.
+    """
+
+    kept: Array
+    wholes: dict[int, Array]
+
+    @staticmethod
+    def of(images: Array, gains: Array, squares: Array) -> _Sample:
+        pairs = np.random.default_rng(1).integers(images.shape[0], size=(_PAIRS, 2))
+        gaps = np.empty((_PAIRS, images.shape[1]))
+        for start in range(0, _PAIRS, _CHUNK):
+            left, right = pairs[start : start + _CHUNK].T
+            gap = np.subtract(images[left], images[right])
+            np.square(gap, out=gaps[start : start + _CHUNK])
+        wholes: dict[int, Array] = {}
+        before, length, rests = 0, np.zeros(_PAIRS), squares.copy()
+        for width in (gains.size + count for count in _WIDTHS):
+            if width > images.shape[1]:
+                break
+            length += gaps[:, before:width].sum(axis=1)
+            rests -= squared_lengths(images[:, before:width])
+            roots = np.sqrt(np.maximum(rests, 0.0))
+            wholes[width] = length + roots[pairs].sum(axis=1) ** 2
+            before = width
+        return _Sample(gaps[:, : gains.size] @ gains, wholes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -45,7 +45,7 @@ _CAPTIONS = {
     "convergence": "How far the average iterate's dual value is below the optimum.",
     "dimension": "As printed, a step forms a d x d matrix. In the span of the points "
     "nothing but the first change of coordinates depends on d.",
-    "held-out": "Solid: the worst pair of the points fitted. Dotted: the worst pair "
+    "held-out": "Solid: the worst pair of the points fitted. Dashed: the worst pair "
     "of the test images of the same digit.",
     "classes": "Every image of a digit, exactly over all pairs.",
 }
