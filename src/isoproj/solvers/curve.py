@@ -34,8 +34,8 @@ _COUNT = 1500
 _LARGEST_SET = 6_000
 # A relaxation is solved where the last one is this far behind: as a share of the
 # dimensions, and at least.
-_STALE = 0.2
-_SHORTEST = 4
+_STALE = 0.25
+_SHORTEST = 5
 # Up to here local optima differ, and the relaxation's rounding leads to others.
 _LOOSE = 20
 
@@ -142,7 +142,7 @@ def follow(
 
 
 def _stride(k: int) -> int:
-    """Return how many dimensions one relaxation serves: about a fifth of them."""
+    """Return how many dimensions one relaxation serves: about a quarter of them."""
     return max(_SHORTEST, round(_STALE * k))
 
 
