@@ -102,6 +102,23 @@ def test_planes_of_space_are_searched_as_by_brute_force(cap, objective):
     assert fitted.kept_ <= best + 1e-2
 
 
+@pytest.mark.parametrize("seed", [0, 4, 35, 52])
+def test_axes_of_the_plane_are_searched_on_every_side_of_what_the_cap_forbids(seed):
+    X, y = cloud(seed, 8, 2) * [1.0, 0.8], np.arange(8) % 2
+    angles = np.linspace(0.0, np.pi, 20_001)
+    axes = np.column_stack([np.cos(angles), np.sin(angles)])
+    pairs = every_pair(8)
+    gaps = np.subtract(*X[pairs[y[pairs[:, 0]] != y[pairs[:, 1]]]].transpose(1, 0, 2))
+    shares = (gaps @ axes.T) ** 2 / (gaps**2).sum(axis=1)[:, None]
+    losses = 1.0 - shares.min(axis=0)
+    cap = 0.5 + 0.5 * losses.min()
+    moment = np.cov(X.T)
+    kept = ((axes @ moment) * axes).sum(axis=1) / np.trace(moment)
+    model = GuaranteedPCA(1, max_distortion=cap, pairs="labels", random_state=0)
+    guarantee = model.fit(X, y).certificate_.guarantee
+    assert guarantee.kept == pytest.approx(kept[losses <= cap].max(), abs=1e-3)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_cap_of_one_is_pca(seed):
     X = stretched(seed, 30, 6) + 100.0

@@ -24,6 +24,7 @@ from isoproj._threads import single_blas_thread
 from isoproj.search import PairSearch
 from isoproj.solvers.base import Clock, Journal, Monitor, Status, Step, Stopped
 from isoproj.solvers.capped import CappedRelaxation, solve_capped
+from isoproj.solvers.descent import FEW
 from isoproj.solvers.goals import Capped
 from isoproj.solvers.pool import Pool
 from isoproj.solvers.relaxation import Relaxation
@@ -53,6 +54,10 @@ _GAIN = 1e-6
 _CLOSE = 2e-3
 # Searches of all pairs, at most, that a side solved on a pool may ask for.
 _POOLED_ROUNDS = 6
+# Random starts where there are few pairs, and few dimensions, at which local optima
+# differ most.
+_N_RESTARTS = 6
+_LOOSE = 7
 _UNLIMITED = 10**9
 
 
@@ -368,6 +373,12 @@ def _search(
         if progress.kept >= (1.0 - _CLOSE) * relaxation.bound:
             break
         _anneal(progress, known, goal, start, _TEMPERATURES[-_N_COOL:], count)
+    n_restarts = _N_RESTARTS if search.n_pairs <= FEW and k <= _LOOSE else 0
+    for _ in range(n_restarts):
+        if progress.kept >= (1.0 - _CLOSE) * relaxation.bound:
+            break
+        start = orthonormal(rng.standard_normal(rounded.shape))
+        _anneal(progress, known, goal, start, _TEMPERATURES, count)
 
 
 def _anneal(
