@@ -6,7 +6,7 @@ unit vectors, so that cosine and Euclidean neighbours are the same there; among 
 projections they are not, and both are given. No projection is centred: cosines are
 about the origin.
 
-Run: python benchmarks/pairs.py [--rows 3000] [--queries 2000] [-k 32 64 128] [--write]
+Run: python benchmarks/pairs.py [--rows 1000] [--queries 2000] [-k 32 64 128] [--write]
 ``--write`` keeps the table as benchmarks/results/pairs.md. Each fit stops after
 ``--seconds`` at the latest; a certificate holds all the same.
 """
@@ -108,9 +108,9 @@ def table(ks: list[int], n_rows: int, n_queries: int, seconds: float) -> Iterato
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-k", type=int, nargs="+", default=[32, 64, 128])
-    parser.add_argument("--rows", type=int, default=3000)
+    parser.add_argument("--rows", type=int, default=1000)
     parser.add_argument("--queries", type=int, default=2000)
-    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--seconds", type=float, default=300.0)
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     lines = []

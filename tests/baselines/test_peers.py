@@ -56,6 +56,15 @@ def test_pca_of_points_is_scikit_learns():
     np.testing.assert_allclose(np.abs(ours @ theirs.T), np.eye(3), atol=1e-9)
 
 
+@pytest.mark.parametrize("n_points", [510, 700])
+def test_pca_is_exact_where_scikit_learns_approximates(n_points):
+    X = cloud(0, n_points, 600)
+    values = np.linalg.svd(X - X.mean(axis=0), compute_uv=False) ** 2
+    images = PCAProjection(5).fit(X).transform(X)
+    kept = ((images - images.mean(axis=0)) ** 2).sum()
+    assert kept == pytest.approx(values[:5].sum(), rel=1e-9)
+
+
 def test_pca_of_directions_keeps_most_on_average():
     rows = curved(1)
     model = PCAProjection(3, of="directions").fit(rows)

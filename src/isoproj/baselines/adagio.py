@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.decomposition import PCA
 
 from isoproj.baselines.base import Baseline, Found, Task
 
@@ -85,9 +84,7 @@ class Adagio(Baseline):
         signs = np.where(task.generator.uniform(size=(n_features, k - p)) < 0.5, -1, 1)
         columns = signs / math.sqrt(k - p)
         if p:
-            analysis = PCA(n_components=p, random_state=self.random_state)
-            inner = analysis.fit(task.points.coordinates).components_.T
-            principal = task.points.frame.lift(inner)
+            principal = task.points.frame.lift(task.principal_axes(p))
             residual = columns - principal @ (principal.T @ columns)
             columns = np.hstack([principal, residual])
         return Found(

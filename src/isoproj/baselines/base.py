@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
+from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
@@ -58,6 +59,16 @@ class Task:
     labels: Any
     generator: np.random.RandomState
     monitor: Monitor | None
+
+    def principal_axes(self, k: int) -> Array:
+        """Return the ``k`` directions of most variance, as columns in the span.
+
+        By scikit-learn with an exact solver: as it comes it may approximate, by chance.
+        """
+        coordinates = self.points.coordinates
+        tall = coordinates.shape[0] > coordinates.shape[1]
+        analysis = PCA(k, svd_solver="covariance_eigh" if tall else "full")
+        return np.asarray(analysis.fit(coordinates).components_.T)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

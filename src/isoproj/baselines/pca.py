@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.decomposition import PCA
 
 from isoproj._spectral import top_eigenpairs
 from isoproj.baselines.base import Baseline, Found, Task, check_choice
@@ -21,14 +20,14 @@ class PCAProjection(Baseline):
     n_components : int, default=2
         Number of dimensions to keep.
     of : {"points", "directions"}, default="points"
-        What is analysed: the points, as scikit-learn's ``PCA`` does, or the unit
-        directions of all pairs that count, every pair alike however short.
+        What is analysed: the points, by scikit-learn's ``PCA`` with an exact solver,
+        or the unit directions of all pairs that count, every pair alike however short.
     pairs : {"all", "directions"} or array-like of shape (n_pairs, 2), default="all"
         Which pairs are judged (and, with ``of="directions"``, analysed).
     time_limit : float or None, default=None
         Accepted as by every estimator; this one takes a single step.
     random_state : int, RandomState instance or None, default=None
-        Passed to scikit-learn, whose randomised solver serves very large data.
+        Accepted as by every estimator; nothing here is random.
     verbose : int, default=0
         Accepted as by every estimator.
 
@@ -79,5 +78,4 @@ class PCAProjection(Baseline):
         if self.of == "directions":
             moment = PairPool(task.points, task.pairs).uniform_moment()
             return Found(columns=top_eigenpairs(moment, k)[1])
-        analysis = PCA(n_components=k, random_state=self.random_state)
-        return Found(columns=analysis.fit(task.points.coordinates).components_.T)
+        return Found(columns=task.principal_axes(k))

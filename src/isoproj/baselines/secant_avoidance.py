@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike
-from sklearn.decomposition import PCA
 
 from isoproj._spectral import Array
 from isoproj.baselines.base import Baseline, Found, Task, check_choice, check_fraction
@@ -109,5 +108,4 @@ class SecantAvoidance(Baseline):
         if self.init == "random":
             normal = task.generator.normal(size=(task.points.n_dims, k))
             return np.asarray(scipy.linalg.qr(normal, mode="economic")[0])
-        analysis = PCA(n_components=k, random_state=self.random_state)
-        return np.asarray(analysis.fit(task.points.coordinates).components_.T)
+        return task.principal_axes(k)
