@@ -43,7 +43,7 @@ def methods(k: int, seconds: float) -> dict[str, Callable[[], Any]]:
     near = {"pairs": "neighbors", "n_neighbors": NEIGHBOURS}
     return {
         "PCA": lambda: PCAProjection(k),
-        "SVD, not centred": lambda: TruncatedSVD(k, random_state=0),
+        "SVD, not centred": lambda: TruncatedSVD(k, algorithm="arpack"),
         "random": lambda: RandomProjection(k, random_state=0),
         "minimax, all pairs": minimax,
         "minimax, include_norms": lambda: minimax(include_norms=True),
