@@ -259,7 +259,7 @@ def cluster_rate(n_points: int) -> list[str]:
             n_workers=workers,
             threads_per_worker=1,
             processes=True,
-            dashboard_address=None,
+            dashboard_address=":0",
         )
         with cluster, Client(cluster) as client:
             client.run(_one_thread)

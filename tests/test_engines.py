@@ -34,7 +34,7 @@ PATIENCE = dict.fromkeys(
 def client():
     with dask.config.set(PATIENCE):
         cluster = distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
         )
         with cluster, distributed.Client(cluster, timeout="300s") as client:
             yield client

@@ -68,7 +68,7 @@ class DaskEngine:
     >>> import numpy as np
     >>> from dask.distributed import Client, LocalCluster
     >>> from isoproj import DaskEngine, audit
-    >>> cluster = LocalCluster(n_workers=1, processes=False, dashboard_address=None)
+    >>> cluster = LocalCluster(n_workers=1, processes=False, dashboard_address=":0")
     >>> with cluster, Client(cluster) as client:
     ...     audit(np.eye(3), [[1.0, 0.0, 0.0]], engine=DaskEngine(client)).distortion
     1.0
