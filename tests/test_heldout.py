@@ -102,6 +102,17 @@ def test_labels_name_the_held_out_pairs_that_count():
         assert found.distortion_within == pytest.approx(max(within), abs=1e-12)
 
 
+def worst_of_nearest(X, split, components, count):
+    """Return what held-out rows lose at most with their nearest fitted ones."""
+    return max(
+        loss(components, X[i], X[j])
+        for i in split.heldout
+        for j in split.training[
+            np.argsort(np.linalg.norm(X[split.training] - X[i], axis=1))[:count]
+        ]
+    )
+
+
 def test_neighbours_of_a_held_out_point_are_sought_on_either_side():
     X = cloud(5, 40, 4)
     split = split_rows(40, 10, PairRule("neighbors"), 0)
@@ -109,13 +120,7 @@ def test_neighbours_of_a_held_out_point_are_sought_on_either_side():
     rule = PairRule("neighbors", n_neighbors=3)
     found = measure_heldout(X, split, components, rule)
     assert found.to_training.n_pairs == 30
-    worst = max(
-        loss(components, X[i], X[j])
-        for i in split.heldout
-        for j in split.training[
-            np.argsort(np.linalg.norm(X[split.training] - X[i], axis=1))[:3]
-        ]
-    )
+    worst = worst_of_nearest(X, split, components, 3)
     assert found.distortion_to_training == pytest.approx(worst, abs=1e-12)
 
 
@@ -127,13 +132,7 @@ def test_neighbours_of_a_held_out_point_are_those_in_any_units(factor, offset):
     rule = PairRule("neighbors", n_neighbors=3)
     found = measure_heldout(X, split, components, rule)
     X = (X - offset) / factor
-    worst = max(
-        loss(components, X[i], X[j])
-        for i in split.heldout
-        for j in split.training[
-            np.argsort(np.linalg.norm(X[split.training] - X[i], axis=1))[:3]
-        ]
-    )
+    worst = worst_of_nearest(X, split, components, 3)
     assert found.distortion_to_training == pytest.approx(worst, abs=1e-12)
 
 

@@ -49,6 +49,7 @@ DATA = {
     "counts": sparse_counts(),
     "line": np.arange(60.0)[:, None] * np.ones(8),
     "constant columns": cloud(0, 60, 8) * np.eye(8)[2:6].sum(axis=0) + np.pi,
+    "a huge constant": cloud(0, 60, 8) * np.arange(8) / 7 + 1e15 * np.eye(8)[0],
 }
 MAPS = {
     "orthonormal": random_basis(1, 8, 3).T,

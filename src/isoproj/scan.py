@@ -308,8 +308,9 @@ class _Factor:
         ``blur`` is in squared distance already; ``columns`` are those to take, or all.
         """
         n_points, n_columns = coordinates.shape
-        chosen = slice(None) if columns is None else columns
         width = n_columns if columns is None else columns.size
+        # Slices cost no copy.
+        chosen = slice(None) if width == n_columns else columns
         right = storage.empty((n_points, width + 2), dtype)
 
         def fill(start: int) -> None:
@@ -369,8 +370,7 @@ class _AllPairsWalk:
         # Squares of what a map stretches by thousands may not fit float32.
         wide = sweep.n_pairs <= _SMALL or sweep.top > _STRETCHED
         fast = np.float64 if wide else np.float32
-        varying = points.varying_columns()
-        self.varying = varying if varying.size < points.n_dims else None
+        self.varying = points.varying_columns()
         self.factors = self._factors(fast)
         self.exact_factors = self.factors if fast is np.float64 else None
         counts = np.bincount(points.first_copy, minlength=points.n_points)
@@ -385,7 +385,10 @@ class _AllPairsWalk:
         lengths = _Factor.of(
             points.coordinates, dtype, points.blur, 0.0, storage, self.varying
         )
-        size = max(2.0 * float(lengths.norms.max()), 4.0 * points.raw_square)
+        # What columns left out hold is the same in every row, and rounds when mapped.
+        constant = np.delete(points.coordinates[0], self.varying)
+        longest = float(lengths.norms.max()) + float(constant @ constant)
+        size = max(2.0 * longest, 4.0 * points.raw_square)
         # Mapped rows carry the rounding of a product as long as the row they map.
         eps = float(np.finfo(np.float64).eps)
         haze = points.rows.shape[1] * eps * math.sqrt(self.sweep.top * size)
