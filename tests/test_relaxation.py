@@ -103,6 +103,16 @@ def test_isotropic_data_make_every_pair_tight_and_do_not_stall_it(seed):
     assert result.relaxed <= result.lower * 1.001
 
 
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(("shape", "k"), [((40, 3), 1), ((60, 6), 3), ((50, 8), 5)])
+def test_many_rows_coming_in_at_once_do_not_stall_it(shape, k, seed):
+    # Nearly every pair is tight: P is a multiple of the identity or close to it.
+    rows = cloud(seed, *shape)
+    rows[rows < 0.6] = 0.0
+    _, result = solved(np.unique(rows, axis=0), k, tol=1e-4)
+    assert result.relaxed <= result.lower * (1 + 1.01e-4)
+
+
 def test_a_bound_that_is_high_enough_ends_the_solve():
     search, closed = solved(cloud(0, 40, 12), 4, tol=1e-6)
     enough = 0.9 * closed.lower

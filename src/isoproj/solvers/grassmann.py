@@ -11,6 +11,7 @@ the rows whose weight is not negligible.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,6 +34,9 @@ _REACH = 20.0
 _MARGIN = 0.02
 # Moves at one temperature, at most, until none is blind.
 _ATTEMPTS = 3
+# Tangent of the largest angle by which one step may turn the subspace. Further out,
+# rounding spoils the basis, and a basis longer than 1 seems to lose less than it does.
+_FARTHEST = 10.0
 
 
 def losses(images: Real) -> Real:
@@ -113,12 +117,18 @@ class Curve:
         ``E V`` and ``E S`` for basis ``V`` and horizontal step ``S``.
     step
         The step ``S``.
+
+    Attributes
+    ----------
+    end
+        The latest time at which the curve is known well.
     """
 
     def __init__(self, images: Real, velocities: Real, step: Real) -> None:
         squares, rotation = scipy.linalg.eigh(step.T @ step, check_finite=False)
         self.step = step
         self.squares = np.maximum(squares, 0.0)
+        self.end = _FARTHEST / max(math.sqrt(float(self.squares[-1])), 1e-30)
         self.rotation = rotation
         self.images = images
         self.velocities = velocities
@@ -137,11 +147,16 @@ class Curve:
         return 1.0 - energy[:, 0], -slope
 
     def arrive(self, basis: Real, time: float) -> tuple[Real, Real]:
-        """Return the basis at `time` and the images of the directions under it."""
+        """Return the basis at `time` and the images of the directions under it.
+
+        One step of Newton's iteration for the polar factor keeps rounding from adding
+        up: descent would find a basis that is too long, and make it longer.
+        """
         shrink = 1.0 / np.sqrt(1.0 + time**2 * self.squares)
         polar = (self.rotation * shrink) @ self.rotation.T
         moved = (basis + time * self.step) @ polar
-        return moved, (self.images + time * self.velocities) @ polar
+        mend = 0.5 * (3.0 * np.eye(len(polar), dtype=polar.dtype) - moved.T @ moved)
+        return moved @ mend, (self.images + time * self.velocities) @ (polar @ mend)
 
 
 def _smoothed(goal: Goal, values: Real, temperature: float) -> tuple[float, Real]:
@@ -161,7 +176,7 @@ def _search(
     -------
     time, value, losses, or None when no decrease was found
     """
-    low, high, time = 0.0, np.inf, 1.0
+    low, high, time = 0.0, np.inf, min(1.0, curve.end)
     slope_low = slope
     best: tuple[float, float, Real] | None = None
     for _ in range(12):
@@ -180,7 +195,9 @@ def _search(
             else:
                 high, slope_high = time, trial_slope
         if np.isinf(high):
-            time *= 3.0
+            if time >= curve.end:
+                break
+            time = min(3.0 * time, curve.end)
         else:
             time = _secant(low, slope_low, high, slope_high)
     return best
@@ -204,7 +221,8 @@ class _Memory:
     def add(self, step: Real, change: Real) -> None:
         """Store a pair unless it shows no positive curvature."""
         curvature = float(np.vdot(step, change))
-        if curvature <= 1e-10 * float(np.vdot(change, change)):
+        squares = float(np.vdot(change, change) + np.vdot(step, step))
+        if curvature <= 1e-10 * squares:
             return
         self.pairs.append((step, change, 1.0 / curvature))
         if len(self.pairs) > self.size:
@@ -241,8 +259,9 @@ def _stage(
     gradient = _gradient(secants, basis, images, weights)
     memory = _Memory()
     history = [value]
+    rounding = max(1e-12, 4.0 * float(np.finfo(gradient.dtype).eps))
     for _ in range(max_iter):
-        if float(np.vdot(gradient, gradient)) < 1e-24:
+        if float(np.linalg.norm(gradient)) < rounding:
             break
         step = _step(memory, basis, gradient)
         slope = float(np.vdot(gradient, step))
@@ -273,7 +292,9 @@ def _step(memory: _Memory, basis: Real, gradient: Real) -> Real:
         if float(np.vdot(step, gradient)) < 0.0:
             return step
         memory.pairs.clear()
-    return gradient * (-0.1 / max(float(scipy.linalg.norm(gradient)), 0.1))
+    # A small gradient is the difference of larger things: not horizontal by itself.
+    gradient = _horizontal(basis, gradient)
+    return gradient * (-0.1 / max(float(np.linalg.norm(gradient)), 0.1))
 
 
 def descend(

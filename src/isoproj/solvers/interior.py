@@ -57,6 +57,8 @@ _FEWEST = 40  # rows that may enter at once however small the subspace
 _SPARE = 4000  # pairs looked at for rows that are new
 _PARALLEL = 1e-10  # one minus the cosine of directions that count as the same
 _ROW_SCALE = 4.0  # working rows expected per subspace dimension
+_ENTRY = 3.0  # one over the weight, of 1, that rows may bring along
+_TRUSTED = 0.1  # product of affine step lengths that is corrected for in full
 
 
 @dataclass
@@ -258,8 +260,10 @@ class State:
             return
         self.dropped = np.union1d(self.dropped, self.codes[~busy])
         if codes.size:
-            # Lower t instead of accepting violated rows.
-            shift = max(0.0, 0.3 * scale - float(slack.min()))
+            # Lower t instead of accepting violated rows; however many come at once,
+            # they bring less weight than the others have.
+            least = max(0.3 * scale, _ENTRY * codes.size * barrier)
+            shift = max(0.0, least - float(slack.min()))
             self.t -= shift
             self.slacks = self.slacks + shift
             slack = slack + shift
@@ -299,7 +303,9 @@ class State:
         primal, dual = min(1.0, primal), min(1.0, dual)
         ahead = system.complementarity(affine, primal, dual)
         centring = min(1.0, max(1e-6, (ahead / system.barrier) ** 3))
-        move = system.direction(affine, centring * system.barrier)
+        # Where the boundary is near, what a whole step would do says little.
+        trust = min(1.0, primal * dual / _TRUSTED)
+        move = system.direction(affine, centring * system.barrier, trust)
         primal, dual = system.lengths(move)
         fraction = 0.9 + 0.09 * min(primal, dual, 1.0)
         primal, dual = min(1.0, fraction * primal), min(1.0, fraction * dual)

@@ -131,9 +131,11 @@ class _Scaling:
         least = np.linalg.eigvalsh(scaled / np.outer(half, half))[0]
         return np.inf if least >= 0 else float(-1 / least)
 
-    def corrector(self, primal: Array, dual: Array, target: float) -> Array:
+    def corrector(
+        self, primal: Array, dual: Array, target: float, trust: float
+    ) -> Array:
         """Return the scaled second-order centring term."""
-        product = -symmetric(primal @ dual)
+        product = -trust * symmetric(primal @ dual)
         product[np.diag_indices_from(product)] += target
         result: Array = 2 * product / np.add.outer(self.spectrum, self.spectrum)
         return result
@@ -207,11 +209,11 @@ class NewtonSystem:
         )
         return factor, bool(lower)
 
-    def direction(self, affine: Move | None, target: float) -> Move:
+    def direction(self, affine: Move | None, target: float, trust: float = 1.0) -> Move:
         """Return the Newton direction towards complementarity ``target``.
 
         Without ``affine`` this is the predictor; otherwise its second-order terms
-        are corrected for.  Feasibility is exact whatever the accuracy of the Schur
+        are corrected for, in part where ``trust`` is below 1.  Feasibility is exact whatever the accuracy of the Schur
         complement: its error only reaches the products ``weights * slacks``.
         """
         products = target - self.slacks * self.weights
@@ -219,10 +221,10 @@ class NewtonSystem:
         centring = [np.zeros_like(self.kernel)] * 2
         force = self.force
         if affine is not None:
-            products = products - affine.weights * affine.slacks
-            last += affine.spare * affine.t
+            products = products - trust * affine.weights * affine.slacks
+            last += trust * affine.spare * affine.t
             centring = [
-                block.corrector(primal, dual, target)
+                block.corrector(primal, dual, target, trust)
                 for block, primal, dual in zip(
                     self.blocks, affine.scaled, affine.scaled_dual, strict=True
                 )

@@ -264,7 +264,9 @@ def _start_subspace(
 ) -> tuple[Array, Array]:
     """Return the moment to start from and the subspace to work in."""
     if warm is None:
-        codes = search.sample(_SAMPLE, np.random.default_rng(seed))
+        # Another attempt is another one even where a sample would hold all pairs.
+        size = _SAMPLE if seed == 0 else min(_SAMPLE, search.n_pairs // 2)
+        codes = search.sample(size, np.random.default_rng(seed))
         weights = np.full(codes.size, 1.0 / codes.size)
     else:
         codes, weights = warm.codes, warm.weights
