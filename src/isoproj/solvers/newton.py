@@ -213,8 +213,9 @@ class NewtonSystem:
         """Return the Newton direction towards complementarity ``target``.
 
         Without ``affine`` this is the predictor; otherwise its second-order terms
-        are corrected for, in part where ``trust`` is below 1.  Feasibility is exact whatever the accuracy of the Schur
-        complement: its error only reaches the products ``weights * slacks``.
+        are corrected for, in part where ``trust`` is below 1.  Feasibility is exact
+        whatever the accuracy of the Schur complement: its error only reaches the
+        products ``weights * slacks``.
         """
         products = target - self.slacks * self.weights
         last = target - self.room * self.spare if self.spare else 0.0
