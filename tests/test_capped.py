@@ -35,7 +35,7 @@ def conic_optimum(directions, k, matrix, cap):
         cvxpy.Maximize(cvxpy.trace(matrix @ kept)),
         [lengths >= 1 - cap, kept >> 0, np.eye(d) - kept >> 0, cvxpy.trace(kept) == k],
     )
-    loose = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-6)
+    loose = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-5)
     return programme.solve(solver=cvxpy.CLARABEL, **loose)
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from geometry import cloud
+from geometry import cloud, random_basis
 from numpy.testing import assert_allclose
 
 import isoproj.search
@@ -70,8 +70,7 @@ def test_close_and_identical_points_are_told_apart(precision):
 def test_listed_pairs_are_searched_alone():
     listed = np.array([[0, 5], [2, 7], [1, 3]])
     search = searched(cloud(7, 9, 4), listed)
-    factor = cloud(8, 4, 2)
-    found = search.weakest(factor, 10.0)
+    found = search.weakest(random_basis(8, 4, 2), 10.0)
     assert {tuple(p) for p in search.decode(found.codes)} == {(0, 5), (2, 7), (1, 3)}
 
 

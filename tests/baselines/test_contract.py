@@ -91,8 +91,12 @@ def test_what_is_reported_is_what_differences_say(estimator):
     assert model.worst_pairs_[0].tolist() == pairs[losses.argmax()].tolist()
 
 
+# A random start in the coordinates of the span is another one in another basis of it.
+SETTLED = [e for e in ORTHONORMAL + LINEAR if getattr(e, "init", "") != "random"]
+
+
 @pytest.mark.filterwarnings(QUIET)
-@pytest.mark.parametrize("estimator", ORTHONORMAL + LINEAR, ids=name_of)
+@pytest.mark.parametrize("estimator", SETTLED, ids=name_of)
 def test_sparse_rows_give_the_same_map_quality(estimator):
     rows = cloud(3, 20, 7)
     rows[np.abs(rows) < 0.5] = 0.0
