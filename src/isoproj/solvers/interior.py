@@ -57,7 +57,6 @@ _FEWEST = 40  # rows that may enter at once however small the subspace
 _SPARE = 4000  # pairs looked at for rows that are new
 _PARALLEL = 1e-10  # one minus the cosine of directions that count as the same
 _ROW_SCALE = 4.0  # working rows expected per subspace dimension
-_ENTRY = 3.0  # one over the weight, of 1, that rows may bring along
 _TRUSTED = 0.1  # product of affine step lengths that is corrected for in full
 
 
@@ -239,9 +238,10 @@ class State:
         """Add rows near the boundary and drop the idle ones."""
         barrier = self.barrier
         width = len(self.projector)
-        scale = _ROW_SCALE * width * barrier
+        unit = barrier  # slack of a row that carries all weight
         if self.objective is not None:
-            scale /= max(1.0, float(self.weights.sum()))
+            unit /= max(1.0, float(self.weights.sum()))
+        scale = _ROW_SCALE * width * unit
         # An optimum needs no more rows than P has entries. Where isotropic data make
         # all pairs tight at once, further ones come only if they are violated.
         plenty = self.codes.size > width * (width + 1)
@@ -261,8 +261,8 @@ class State:
         self.dropped = np.union1d(self.dropped, self.codes[~busy])
         if codes.size:
             # Lower t instead of accepting violated rows; however many come at once,
-            # they bring less weight than the others have.
-            least = max(0.3 * scale, _ENTRY * codes.size * barrier)
+            # they bring no more weight than the others have.
+            least = max(0.3 * scale, codes.size * unit)
             shift = max(0.0, least - float(slack.min()))
             self.t -= shift
             self.slacks = self.slacks + shift
