@@ -100,8 +100,12 @@ def anneal(
     count: int,
     temperatures: tuple[float, ...],
     progress: Progress,
+    enough: float = 0.0,
 ) -> None:
-    """Cool down, and at each temperature grow the set until it holds the worst."""
+    """Cool down, and at each temperature grow the set until it holds the worst.
+
+    Nothing is left to do once the gap is small enough.
+    """
     worst = math.inf
     for temperature in temperatures:
         for _ in range(6):
@@ -112,6 +116,8 @@ def anneal(
             if excess < temperature or overall < worst or temperature > 0.01:
                 basis, worst = moved, overall
             progress.tell(known.codes.size)
+            if progress.gap <= enough:
+                return
             if excess < temperature:
                 break
 

@@ -211,7 +211,7 @@ def refine(
         count = batch_size(k)
         lowest = search.lowest(start, _WARM_BATCHES * count).codes
         known = WorkingSet(search, np.union1d(codes, lowest))
-        anneal(known, start, count, _WARM_TEMPERATURES, progress)
+        anneal(known, start, count, _WARM_TEMPERATURES, progress, enough)
         status = Status.CONVERGED
         if progress.gap > enough:
             warm = Relaxation(codes, weights, start, 0.0, 1.0, 0)
