@@ -273,9 +273,9 @@ def test_sparse_data_give_the_dense_answer(objective):
     dense = model(**options).fit(X)
     sparse = model(**options).fit(scipy.sparse.csr_array(X))
     assert_sound(sparse, scipy.sparse.csr_array(X))
-    assert_allclose(sparse.kept_, dense.kept_, rtol=1e-6)
+    assert_allclose(sparse.kept_, dense.kept_, rtol=1e-4)
     assert_allclose(sparse.mean_, dense.mean_)
-    assert_allclose(sparse.explained_variance_, dense.explained_variance_, rtol=1e-6)
+    assert_allclose(sparse.explained_variance_, dense.explained_variance_, rtol=1e-3)
     assert_allclose(dense.transform(scipy.sparse.csr_array(X)), dense.transform(X))
 
 

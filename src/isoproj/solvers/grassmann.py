@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from isoproj.secants import Secants
 from isoproj.solvers.goals import Goal, Worst
 
-__all__ = ["Curve", "Real", "descend", "losses", "soft_maximum"]
+__all__ = ["Curve", "Real", "descend", "losses", "random_starts", "soft_maximum"]
 
 # Hot stages run in single precision; results are always float64.
 Real = NDArray[Any]
@@ -34,6 +34,8 @@ _REACH = 20.0
 _MARGIN = 0.02
 # Moves at one temperature, at most, until none is blind.
 _ATTEMPTS = 3
+# Random bases of which the best are starts.
+_MANY = 200
 # Tangent of the largest angle by which one step may turn the subspace. Further out,
 # rounding spoils the basis, and a basis longer than 1 seems to lose less than it does.
 _FARTHEST = 10.0
@@ -359,6 +361,44 @@ def descend(
         kept |= attempt == _ATTEMPTS - 2
         moved = best
     return best
+
+
+def random_starts(
+    secants: Secants,
+    goal: Goal | None,
+    shape: tuple[int, ...],
+    count: int,
+    rng: np.random.Generator,
+) -> list[Real]:
+    """Return random bases to descend from, half of them the best of many.
+
+    Where dimensions are few, the many come near everything there is.
+
+    Parameters
+    ----------
+    secants : Secants
+        Working set.
+    goal : Goal or None
+        What is to be small; None means the worst loss.
+    shape : tuple of int
+        ``(n_dims, k)``.
+    count : int
+        How many to return.
+    rng : Generator
+        What draws them.
+
+    Returns
+    -------
+    list of ndarray of shape (n_dims, k)
+        Orthonormal, the best first.
+    """
+    if not count:
+        return []
+    goal = Worst() if goal is None else goal
+    many = [_orthonormal(rng.standard_normal(shape)) for _ in range(max(count, _MANY))]
+    values = [goal.values(losses(secants.images(one))).max() for one in many]
+    best = np.argsort(values, kind="stable")[: (count + 1) // 2]
+    return [many[i] for i in best] + many[: count - best.size]
 
 
 def _shaken(basis: Real, size: float) -> Real:

@@ -26,6 +26,7 @@ from isoproj.solvers.base import Clock, Journal, Monitor, Status, Step, Stopped
 from isoproj.solvers.capped import CappedRelaxation, solve_capped
 from isoproj.solvers.descent import FEW
 from isoproj.solvers.goals import Capped
+from isoproj.solvers.grassmann import random_starts
 from isoproj.solvers.pool import Pool
 from isoproj.solvers.relaxation import Relaxation
 from isoproj.solvers.tight import finish
@@ -373,11 +374,12 @@ def _search(
         if progress.kept >= (1.0 - _CLOSE) * relaxation.bound:
             break
         _anneal(progress, known, goal, start, _TEMPERATURES[-_N_COOL:], count)
-    n_restarts = _N_RESTARTS if search.n_pairs <= FEW and k <= _LOOSE else 0
-    for _ in range(n_restarts):
+    is_close = progress.kept >= (1.0 - _CLOSE) * relaxation.bound
+    if is_close or search.n_pairs > FEW or k > _LOOSE:
+        return
+    for start in random_starts(known.secants, goal, rounded.shape, _N_RESTARTS, rng):
         if progress.kept >= (1.0 - _CLOSE) * relaxation.bound:
             break
-        start = orthonormal(rng.standard_normal(rounded.shape))
         _anneal(progress, known, goal, start, _TEMPERATURES, count)
 
 

@@ -39,6 +39,7 @@ from isoproj.solvers.descent import (
     polish,
     see,
 )
+from isoproj.solvers.grassmann import random_starts
 from isoproj.solvers.pooled import solve_pooled
 from isoproj.solvers.relaxation import Relaxation, solve_relaxation
 from isoproj.solvers.working_set import WorkingSet, batch_size, leading
@@ -261,10 +262,8 @@ def _solve_searching(
     given = None if start is None else orthonormal(start)
     starts = [leading(relaxation.factor, k)]
     starts += [np.eye(n_dims, k)] if n_restarts else []
-    for _ in range(n_restarts):
-        starts.append(orthonormal(rng.standard_normal((n_dims, k))))
     codes = np.union1d(relaxation.codes, known)
-    _solve_upper(search, starts, given, codes, progress, rng)
+    _solve_upper(search, starts, given, codes, progress, rng, n_restarts)
 
 
 def _final_status(search: PairSearch, progress: Progress, k: int, tol: float) -> Status:
@@ -317,10 +316,12 @@ def _solve_upper(
     codes: Indices,
     progress: Progress,
     rng: np.random.Generator,
+    n_restarts: int = 0,
 ) -> None:
     """Search from every start, then polish the best to a local optimum of the max."""
     known, count = first_set(search, starts[0], codes, rng)
-    for start in starts:
+    shape = starts[0].shape
+    for start in starts + random_starts(known.secants, None, shape, n_restarts, rng):
         anneal(known, start, count, TEMPERATURES, progress)
     if given is not None:
         # A given basis is near an optimum already: heat would only lose it.
