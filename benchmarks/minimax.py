@@ -1,6 +1,6 @@
 """Figures of the minimax solver: the paper's grid, whole classes, embeddings, cost.
 
-Run: python benchmarks/minimax.py [grid] [speed] [class] [embeddings] [cost]
+Run: python benchmarks/minimax.py [grid] [speed] [class] [embeddings] [cost] [stalls]
 `--write` keeps the table of each part under benchmarks/results/.
 """
 
@@ -18,6 +18,9 @@ from literal import algorithm_1, directions_of
 
 from isoproj import NearIsometricProjection, audit
 from isoproj._threads import n_threads, one_blas_thread
+from isoproj.pairs import prepare_pairs
+from isoproj.search import PairSearch
+from isoproj.solvers.relaxation import solve_relaxation
 
 SIZES = (46, 101, 142, 317, 448)
 DIMENSIONS = (5, 7, 10, 15, 20, 30, 40)
@@ -151,6 +154,33 @@ def cost() -> list[str]:
     return lines
 
 
+def small_data(seed: int):
+    """Yield small data sets on which nearly every pair is tight, with some k."""
+    rng = np.random.default_rng(seed)
+    sparse = rng.uniform(size=(40, 3))
+    yield np.where(sparse < 0.6, 0.0, sparse), (1, 2)
+    yield rng.integers(0, 4, size=(30, 4)).astype(float), (1, 2, 3)
+    yield (rng.uniform(size=(60, 8)) < 0.3).astype(float), (1, 3, 5)
+    yield rng.standard_normal((60, 6)), (1, 3)
+    yield rng.standard_normal((50, 3)) * [1.0, 1.0, 0.001], (1, 2)
+
+
+def stalls(n_seeds: int = 60, tol: float = 1e-4) -> list[str]:
+    """Count small problems on which the relaxation does not close its gap."""
+    steps, open_ones = [], 0
+    for seed in range(n_seeds):
+        for rows, ks in small_data(seed):
+            search = PairSearch(*prepare_pairs(np.unique(rows, axis=0), rotate=True))
+            for k in ks:
+                found = solve_relaxation(search, k, tol=tol)
+                steps.append(found.n_iter)
+                open_ones += found.relaxed > found.lower * (1.0 + tol) + 1e-9
+    return [
+        f"{open_ones} of {len(steps)} small problems with nearly every pair tight stay "
+        f"above a gap of {tol:g}; {np.mean(steps):.1f} Newton steps in the mean"
+    ]
+
+
 def draw_cost(by_size, by_dimension, slopes) -> None:
     import matplotlib.pyplot as plt
 
@@ -175,6 +205,7 @@ def main() -> None:
         "class": lambda: whole_class(0.1),
         "embeddings": embeddings,
         "cost": cost,
+        "stalls": stalls,
     }
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", nargs="*", default=list(parts))

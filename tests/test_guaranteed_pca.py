@@ -102,7 +102,7 @@ def test_planes_of_space_are_searched_as_by_brute_force(cap, objective):
     assert fitted.kept_ <= best + 1e-2
 
 
-@pytest.mark.parametrize("seed", [0, 4, 35, 52])
+@pytest.mark.parametrize("seed", [0, 4, 35, 52, 79])
 def test_axes_of_the_plane_are_searched_on_every_side_of_what_the_cap_forbids(seed):
     X, y = cloud(seed, 8, 2) * [1.0, 0.8], np.arange(8) % 2
     angles = np.linspace(0.0, np.pi, 20_001)
@@ -273,9 +273,9 @@ def test_sparse_data_give_the_dense_answer(objective):
     dense = model(**options).fit(X)
     sparse = model(**options).fit(scipy.sparse.csr_array(X))
     assert_sound(sparse, scipy.sparse.csr_array(X))
-    assert_allclose(sparse.kept_, dense.kept_, rtol=1e-4)
+    assert_allclose(sparse.kept_, dense.kept_, rtol=1e-6)
     assert_allclose(sparse.mean_, dense.mean_)
-    assert_allclose(sparse.explained_variance_, dense.explained_variance_, rtol=1e-3)
+    assert_allclose(sparse.explained_variance_, dense.explained_variance_, rtol=1e-5)
     assert_allclose(dense.transform(scipy.sparse.csr_array(X)), dense.transform(X))
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from geometry import cloud
+from geometry import cloud, every_pair, random_basis
 from numpy.testing import assert_allclose
 from sklearn.exceptions import ConvergenceWarning
 
@@ -23,11 +23,7 @@ def fitted(rows, k, **options):
 
 def working_set(seed, r, d):
     rows = cloud(seed, r, d)
-    return Secants(rows, np.column_stack(np.triu_indices(r, 1)))
-
-
-def random_basis(seed, d, k):
-    return np.linalg.qr(cloud(seed, d, k))[0]
+    return Secants(rows, every_pair(r))
 
 
 def worst(secants, basis):
@@ -179,8 +175,7 @@ def test_descent_in_single_precision_keeps_every_basis_orthonormal(seed, monkeyp
         return moved, images
 
     monkeypatch.setattr(Curve, "arrive", watched)
-    points = np.unique(rows, axis=0)
-    fitted(points, 2)
+    fitted(np.unique(rows, axis=0), 2)
     assert max(errors) < 1e-5
 
 

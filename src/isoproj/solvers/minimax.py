@@ -93,8 +93,9 @@ def minimax(
     time_limit : float or None
         Seconds after which to stop with the best so far.
     n_restarts : int or None
-        Further random starts of the local search; None means a few where they are
-        cheap and the relaxation is loose (few pairs, small ``k``).
+        Further random starts of the local search, half of them the best of many; None
+        means a few where they are cheap and the relaxation is loose (few pairs,
+        small ``k``).
     start : ndarray of shape (n_dims, k) or None
         A basis to start from besides the relaxation's.
     known_pairs : ndarray of shape (m, 2) or None
