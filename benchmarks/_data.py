@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from isoproj.experiments.datasets import data_folder, load, sample
+from isoproj.reproduction.datasets import data_folder, load, sample
 
 
 def data_file(name: str) -> Path:

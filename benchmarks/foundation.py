@@ -15,9 +15,9 @@ from _data import mnist_digit, mnist_images
 from literal import algorithm_1, directions_of
 
 from isoproj import audit
-from isoproj._threads import n_threads, one_blas_thread, threaded_map
-from isoproj.pairs import prepare_pairs
-from isoproj.problem import pose
+from isoproj.numerics.threads import n_threads, one_blas_thread, threaded_map
+from isoproj.pairs.moments import pose
+from isoproj.pairs.rule import prepare_pairs
 from isoproj.solvers.dual_ascent import dual_ascent
 
 

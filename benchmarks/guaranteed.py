@@ -21,14 +21,14 @@ from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 
 from isoproj import GuaranteedPCA, audit, guarantee_frontier
-from isoproj._threads import one_blas_thread
 from isoproj.baselines import RandomProjection
 from isoproj.estimators.capped_problem import CappedProblem
 from isoproj.estimators.curves import Frontier
-from isoproj.experiments.datasets import load
-from isoproj.objective import Objective
-from isoproj.pairs import prepare_pairs
-from isoproj.solvers.base import Clock
+from isoproj.numerics.threads import one_blas_thread
+from isoproj.pairs.rule import prepare_pairs
+from isoproj.proof.objective import Objective
+from isoproj.reproduction.datasets import load
+from isoproj.solvers.api import Clock
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 SLACKS = (0.02, 0.05, 0.1, 0.2)

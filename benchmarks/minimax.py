@@ -17,10 +17,10 @@ from _results import RESULTS, keep
 from literal import algorithm_1, directions_of
 
 from isoproj import NearIsometricProjection, audit
-from isoproj._threads import n_threads, one_blas_thread
-from isoproj.pairs import prepare_pairs
-from isoproj.search import PairSearch
-from isoproj.solvers.relaxation import solve_relaxation
+from isoproj.numerics.threads import n_threads, one_blas_thread
+from isoproj.pairs.oracle import PairSearch
+from isoproj.pairs.rule import prepare_pairs
+from isoproj.solvers.relaxation.path import solve_relaxation
 
 SIZES = (46, 101, 142, 317, 448)
 DIMENSIONS = (5, 7, 10, 15, 20, 30, 40)

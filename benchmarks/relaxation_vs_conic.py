@@ -22,14 +22,14 @@ import numpy as np
 import scs
 from _data import mnist_digit
 
-from isoproj._threads import one_blas_thread
-from isoproj.certify import lower_bound
-from isoproj.pairs import prepare_pairs
-from isoproj.search import PairSearch
-from isoproj.solvers.conic import _run_clarabel, _run_scs, conic_programme
-from isoproj.solvers.extremes import PairPool
-from isoproj.solvers.isometry import matrix_root
-from isoproj.solvers.relaxation import solve_relaxation
+from isoproj.baselines.conic import _run_clarabel, _run_scs, conic_programme
+from isoproj.baselines.isometry import matrix_root
+from isoproj.numerics.threads import one_blas_thread
+from isoproj.pairs.extremes import PairPool
+from isoproj.pairs.oracle import PairSearch
+from isoproj.pairs.rule import prepare_pairs
+from isoproj.proof.bounds import lower_bound
+from isoproj.solvers.relaxation.path import solve_relaxation
 
 TARGET = 1e-4
 

@@ -27,8 +27,8 @@ from _results import keep
 from foundation import product_rate
 
 from isoproj import DaskEngine, NearIsometricProjection, audit
-from isoproj._threads import n_threads
-from isoproj.search import PairSearch
+from isoproj.numerics.threads import n_threads
+from isoproj.pairs.oracle import PairSearch
 
 
 def timed(function, *args, **options):

@@ -23,11 +23,11 @@ import numpy as np
 from _data import mnist_images
 
 from isoproj import GuaranteedPCA, NearIsometricProjection, audit
-from isoproj.auditing import AuditResult
 from isoproj.baselines import PCAProjection, RandomProjection
-from isoproj.heldout import Split, measure_heldout
-from isoproj.pairs import PairRule
+from isoproj.pairs.rule import PairRule
 from isoproj.plot._style import COLOURS, tidy
+from isoproj.proof.audit import AuditResult
+from isoproj.proof.heldout import Split, measure_heldout
 
 ROOT = Path(__file__).parents[1]
 D, K, N_HELDOUT = 64, 16, 500

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import json
 import subprocess
 import sys
@@ -10,131 +11,23 @@ import pytest
 
 import isoproj
 
-# Lowest first: a module imports only from rooms before its own. Extend here.
-ROOMS = [
-    "exceptions",
-    "_version",
-    "_spectral",
-    "_threads",
-    "_storage",
-    "_validation",
-    "_container",
-    "copies",
-    "points",
-    "secants",
-    "neighbors",
+# Folders, lowest first: a folder imports only from folders before it.
+FOLDERS = [
+    "numerics",
+    "engines",
     "pairs",
-    "engines.base",
-    "leaders",
-    "scan",
-    "sieve",
-    "sifting",
-    "search",
-    "sampling",
-    "problem",
-    "objective",
-    "certificate",
-    "certify",
-    "claims",
-    "auditing",
-    "heldout",
-    "solvers.base",
-    "solvers.dual_ascent",
-    "solvers.newton",
-    "solvers.interior",
-    "solvers.relaxation",
-    "solvers.capped",
-    "solvers.goals",
-    "solvers.grassmann",
-    "solvers.tight",
-    "solvers.working_set",
-    "solvers.descent",
-    "solvers.pool",
-    "solvers.checkpoint",
-    "solvers.pooled",
-    "solvers.minimax",
-    "solvers.dimensions",
-    "solvers.curve",
-    "solvers.guaranteed",
-    "solvers.extremes",
-    "solvers.isometry",
-    "solvers.rounding",
-    "solvers.numax",
-    "solvers.low_rank",
-    "solvers.secant_avoidance",
-    "solvers.fantope",
-    "solvers.conic",
-    "estimators.base",
-    "estimators.certified",
-    "estimators.near_isometric",
-    "estimators.capped_problem",
-    "estimators.guaranteed_pca",
-    "estimators.curves",
-    "baselines.base",
-    "baselines.adagio",
-    "baselines.dual_ascent",
-    "baselines.fair_pca",
-    "baselines.fixed_rank",
-    "baselines.numax",
-    "baselines.pca",
-    "baselines.random",
-    "baselines.sdp",
-    "baselines.secant_avoidance",
-    "datafiles.extras",
-    "engines.cluster",
-    "plot._style",
-    "experiments.referee",
-    "experiments.compare",
-    "experiments.dimensions_needed",
-    "experiments.datasets",
-    "experiments.reproduction.table",
-    "experiments.reproduction.cells",
-    "experiments.reproduction.records",
-    "experiments.reproduction.runner",
-    "experiments.reproduction.claims",
-    "experiments.reproduction.style",
-    "experiments.reproduction.figures",
-    "experiments.reproduction.page",
-    "datafiles.formats",
-    "datafiles.sources",
-    "datafiles.arrays",
-    "datafiles.texts",
-    "datafiles.columnar",
-    "datafiles.reading",
-    "datafiles.writing",
-    "exports.matrices",
-    "exports.faiss",
-    "exports.onnx",
-    "exports.pipeline",
-    "exports.sql",
-    "plot.bounds",
-    "plot.distances",
-    "plot.images",
-    "reporting.measuring",
-    "reporting.pictures",
-    "reporting.facts",
-    "reporting.wording",
-    "reporting.charts",
-    "reporting.document",
-    "commandline.errors",
-    "commandline.schemas",
-    "commandline.completion",
-    "commandline.arguments",
-    "commandline.console",
-    "commandline.models",
-    "commandline.fitting",
-    "commandline.projecting",
-    "commandline.judging",
-    "commandline.describing",
-    "commandline.exporting",
-    "commandline.comparing",
-    "commandline.tracing",
-    "commandline.reporting",
-    "commandline.reproducing",
-    "commandline.demonstrating",
-    "commandline.program",
-    "__main__",
+    "proof",
+    "solvers",
+    "estimators",
+    "baselines",
+    "files",
+    "plot",
+    "reproduction",
+    "reporting",
+    "cli",
 ]
+# What lies in the package root, and nothing else does.
+ROOT = {"__init__", "__main__", "_version", "exceptions"}
 PACKAGE = Path(isoproj.__file__).parent
 HEAVY = {
     "clarabel",
@@ -154,50 +47,64 @@ HEAVY = {
 }
 
 
-def rooms_in_tree():
+def modules_in_tree():
     files = [p for p in PACKAGE.rglob("*.py") if p.name != "__init__.py"]
-    return {".".join(p.relative_to(PACKAGE).with_suffix("").parts) for p in files}
+    return sorted(".".join(p.relative_to(PACKAGE).with_suffix("").parts) for p in files)
 
 
-def imports_of(room):
-    """Return the rooms a module imports, wherever in the file it does so."""
-    path = PACKAGE / f"{room.replace('.', '/')}.py"
-    rooms = set(ROOMS) | {r.rpartition(".")[0] for r in ROOMS}
+def imports_of(path):
+    """Return the dotted names below the package that a file imports, anywhere in it."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
-            module = node.module or ""
-            named = [f"{module}.{alias.name}" for alias in node.names]
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Import):
-            module, named = "", [alias.name for alias in node.names]
+            names = {alias.name for alias in node.names}
         else:
             continue
-        for name in [module, *named]:
-            inside = name.removeprefix("isoproj.")
-            if name.startswith("isoproj.") and inside in rooms:
-                found.add(inside)
-    return found - {room.rpartition(".")[0] for room in ROOMS}
+        found |= {n.removeprefix("isoproj.") for n in names if n.startswith("isoproj.")}
+    return found
 
 
-@pytest.mark.parametrize("room", [r for r in ROOMS if r in rooms_in_tree()])
-def test_imports_point_downwards(room):
-    assert imports_of(room) <= set(ROOMS[: ROOMS.index(room)])
+def folders_of(names):
+    return {n.partition(".")[0] for n in names} & set(FOLDERS)
 
 
-def test_every_module_has_a_room():
-    assert rooms_in_tree() == set(ROOMS)
+def test_the_package_is_folders_and_four_modules():
+    assert {p.stem for p in PACKAGE.glob("*.py")} == ROOT
+    assert {p.parent.name for p in PACKAGE.glob("*/__init__.py")} == set(FOLDERS)
 
 
-@pytest.mark.parametrize(
-    "room",
-    ["certify", "claims", "objective", "certificate", "auditing", "scan", "sifting"],
-)
-def test_whoever_judges_knows_no_solver(room):
-    reached, todo = set(), {room}
-    while todo:
-        reached |= todo
-        todo = set().union(*(imports_of(r) for r in todo)) - reached
-    assert not {r for r in reached if r.startswith(("solvers", "estimators"))}
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_folder_imports_only_from_folders_before_it(folder):
+    allowed = set(FOLDERS[: FOLDERS.index(folder) + 1])
+    for path in (PACKAGE / folder).rglob("*.py"):
+        assert folders_of(imports_of(path)) <= allowed, path
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_modules_of_a_folder_do_not_import_in_circles(folder):
+    paths = {
+        ".".join(p.relative_to(PACKAGE).with_suffix("").parts): p
+        for p in (PACKAGE / folder).rglob("*.py")
+        if p.name != "__init__.py"
+    }
+    after = {
+        module: {
+            other
+            for other in paths
+            for name in imports_of(path)
+            if name == other or name.startswith(f"{other}.")
+        }
+        for module, path in paths.items()
+    }
+    tuple(graphlib.TopologicalSorter(after).static_order())
+
+
+def test_the_root_imports_no_folder_but_the_command_line():
+    assert folders_of(imports_of(PACKAGE / "__main__.py")) == {"cli"}
+    for name in ("_version", "exceptions"):
+        assert not folders_of(imports_of(PACKAGE / f"{name}.py"))
 
 
 @pytest.mark.parametrize(
@@ -223,9 +130,9 @@ def test_unknown_names_are_attribute_errors():
         _ = isoproj.no_such_name
 
 
-@pytest.mark.parametrize("room", sorted(rooms_in_tree() - {"__main__"}))
-def test_modules_say_what_they_export(room):
-    path = PACKAGE / f"{room.replace('.', '/')}.py"
+@pytest.mark.parametrize("module", [m for m in modules_in_tree() if m != "__main__"])
+def test_modules_say_what_they_export(module):
+    path = PACKAGE / f"{module.replace('.', '/')}.py"
     tree = ast.parse(path.read_text(encoding="utf-8"))
     assert ast.get_docstring(tree)
     targets = [t for n in tree.body if isinstance(n, ast.Assign) for t in n.targets]

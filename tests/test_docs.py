@@ -15,7 +15,7 @@ import pytest
 from geometry import cloud
 
 from isoproj import GuaranteedPCA, NearIsometricProjection
-from isoproj.commandline.program import main
+from isoproj.cli.program import main
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

@@ -11,10 +11,7 @@ from typing import TYPE_CHECKING
 from isoproj._version import __version__
 
 if TYPE_CHECKING:
-    from isoproj.auditing import AuditResult, audit
-    from isoproj.certificate import Certificate
-    from isoproj.claims import verify
-    from isoproj.engines.cluster import DaskEngine
+    from isoproj.engines.dask import DaskEngine
     from isoproj.estimators.curves import (
         DistortionCurve,
         Frontier,
@@ -23,9 +20,12 @@ if TYPE_CHECKING:
     )
     from isoproj.estimators.guaranteed_pca import GuaranteedPCA
     from isoproj.estimators.near_isometric import NearIsometricProjection
-    from isoproj.experiments.compare import compare
-    from isoproj.experiments.dimensions_needed import johnson_lindenstrauss_comparison
+    from isoproj.proof.audit import AuditResult, audit
+    from isoproj.proof.certificate import Certificate
+    from isoproj.proof.verify import verify
     from isoproj.reporting.document import Report, report
+    from isoproj.reproduction.compare import compare
+    from isoproj.reproduction.dimensions_needed import johnson_lindenstrauss_comparison
 
 __all__ = [
     "AuditResult",
@@ -47,9 +47,9 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AuditResult": "isoproj.auditing",
-    "Certificate": "isoproj.certificate",
-    "DaskEngine": "isoproj.engines.cluster",
+    "AuditResult": "isoproj.proof.audit",
+    "Certificate": "isoproj.proof.certificate",
+    "DaskEngine": "isoproj.engines.dask",
     "DistortionCurve": "isoproj.estimators.curves",
     "Frontier": "isoproj.estimators.curves",
     "distortion_curve": "isoproj.estimators.curves",
@@ -57,11 +57,11 @@ _HOMES = {
     "GuaranteedPCA": "isoproj.estimators.guaranteed_pca",
     "NearIsometricProjection": "isoproj.estimators.near_isometric",
     "Report": "isoproj.reporting.document",
-    "audit": "isoproj.auditing",
-    "compare": "isoproj.experiments.compare",
-    "johnson_lindenstrauss_comparison": "isoproj.experiments.dimensions_needed",
+    "audit": "isoproj.proof.audit",
+    "compare": "isoproj.reproduction.compare",
+    "johnson_lindenstrauss_comparison": "isoproj.reproduction.dimensions_needed",
     "report": "isoproj.reporting.document",
-    "verify": "isoproj.claims",
+    "verify": "isoproj.proof.verify",
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from isoproj.commandline.program import main
+from isoproj.cli.program import main
 
 __all__ = ["main"]
 

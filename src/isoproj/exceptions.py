@@ -10,6 +10,7 @@ __all__ = [
     "FormatError",
     "InfeasibleError",
     "IsoprojError",
+    "MissingExtraError",
     "NoPairsError",
     "ScratchError",
 ]
@@ -41,6 +42,10 @@ class InfeasibleError(IsoprojError, ValueError):
     def __init__(self, message: str, certificate: Any) -> None:  # noqa: ANN401
         super().__init__(message)
         self.certificate = certificate
+
+
+class MissingExtraError(IsoprojError, ImportError):
+    """A library is not installed; the message names the extra that brings it."""
 
 
 class NoPairsError(IsoprojError, ValueError):

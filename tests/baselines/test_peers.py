@@ -23,18 +23,18 @@ from isoproj.baselines import (
     SDPProjection,
     SecantAvoidance,
 )
-from isoproj.experiments.referee import score_map
-from isoproj.pairs import prepare_pairs
-from isoproj.solvers import extremes
-from isoproj.solvers.extremes import PairPool, quadratic_values
-from isoproj.solvers.isometry import (
+from isoproj.baselines.isometry import (
     Fit,
     best_scale,
     clip_to_band,
     largest_deviation_prox,
     soft_threshold,
 )
-from isoproj.solvers.secant_avoidance import turn_towards
+from isoproj.baselines.secant_avoidance_solver import turn_towards
+from isoproj.pairs import extremes
+from isoproj.pairs.extremes import PairPool, quadratic_values
+from isoproj.pairs.rule import prepare_pairs
+from isoproj.reproduction.referee import score_map
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 

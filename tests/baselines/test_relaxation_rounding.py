@@ -10,13 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isoproj.baselines import SDPProjection
-from isoproj.pairs import prepare_pairs
-from isoproj.problem import pose
-from isoproj.solvers.base import Clock
-from isoproj.solvers.conic import conic_programme, solve_conic
-from isoproj.solvers.extremes import PairPool, quadratic_values
-from isoproj.solvers.fantope import project_on_fantope, reduce_rank
-from isoproj.solvers.rounding import (
+from isoproj.baselines.conic import conic_programme, solve_conic
+from isoproj.baselines.fantope import project_on_fantope, reduce_rank
+from isoproj.baselines.rounding import (
     binned_basis,
     deterministic_factor,
     heavy_basis,
@@ -24,6 +20,10 @@ from isoproj.solvers.rounding import (
     sampled_basis,
     systematic_sample,
 )
+from isoproj.pairs.extremes import PairPool, quadratic_values
+from isoproj.pairs.moments import pose
+from isoproj.pairs.rule import prepare_pairs
+from isoproj.solvers.api import Clock
 
 
 def random_fantope(seed, d, k):

@@ -13,11 +13,11 @@ import pytest
 import safetensors.numpy
 
 from isoproj import GuaranteedPCA, NearIsometricProjection
-from isoproj.exports.faiss import to_faiss
-from isoproj.exports.matrices import to_npy, to_safetensors
-from isoproj.exports.onnx import to_onnx
-from isoproj.exports.pipeline import to_pipeline, to_skops
-from isoproj.exports.sql import to_pgvector, to_postgres
+from isoproj.files.export.faiss import to_faiss
+from isoproj.files.export.matrices import to_npy, to_safetensors
+from isoproj.files.export.onnx import to_onnx
+from isoproj.files.export.pipeline import to_pipeline, to_skops
+from isoproj.files.export.sql import to_pgvector, to_postgres
 
 FLOAT32 = {"rtol": 1e-5, "atol": 1e-5}
 

@@ -6,8 +6,8 @@ import pickle
 import numpy as np
 import pytest
 
-from isoproj.datafiles.reading import read_points
 from isoproj.exceptions import FormatError
+from isoproj.files.read.reading import read_points
 
 POINTS = np.arange(12.0).reshape(4, 3) ** 1.5
 
@@ -78,7 +78,7 @@ def test_a_pickle_inside_an_npy_or_npz_is_refused(tmp_path):
 
 
 def test_wide_bvecs_are_not_taken_for_pickles(tmp_path):
-    from isoproj.datafiles.writing import write_points
+    from isoproj.files.write.writing import write_points
 
     wide = np.zeros((2, 0x0280), dtype=np.uint8)
     wide[1] = 7

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from isoproj._storage import Mapped
-from isoproj.datafiles.reading import contents_of, read_pairs, read_points
-from isoproj.datafiles.writing import write_points
 from isoproj.exceptions import FormatError, ScratchError
+from isoproj.files.read.reading import contents_of, read_pairs, read_points
+from isoproj.files.write.writing import write_points
+from isoproj.numerics.storage import Mapped
 
 POINTS = np.random.default_rng(3).normal(size=(7, 4))
 
@@ -179,7 +179,7 @@ def test_texts_that_hold_no_points_say_why(tmp_path, content, match):
 @pytest.mark.parametrize("name", ["a.npy", "a.csv", "a.fvecs", "a.npz"])
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_the_row_of_a_value_that_is_not_finite_is_named(tmp_path, name, value):
-    from isoproj.datafiles.writing import write_points
+    from isoproj.files.write.writing import write_points
 
     points = np.ones((900, 3), dtype=np.float32)
     points[812, 1] = value
@@ -362,8 +362,8 @@ def test_points_beyond_the_budget_are_read_batch_by_batch(
 ):
     if suffix in LIBRARY:
         pytest.importorskip(LIBRARY[suffix])
-    monkeypatch.setattr("isoproj.datafiles.columnar._BATCH", 8)
-    monkeypatch.setattr("isoproj._storage._SLICE", 64)
+    monkeypatch.setattr("isoproj.files.read.columnar._BATCH", 8)
+    monkeypatch.setattr("isoproj.numerics.storage._SLICE", 64)
     points, path = (10 * POINTS).astype(kind), tmp_path / f"a{suffix}"
     write_points(path, points)
     assert Mapped.of(read(path).points) is None
@@ -377,8 +377,8 @@ def test_points_beyond_the_budget_are_read_batch_by_batch(
 @pytest.mark.parametrize("name", ["a.parquet", "a.arrow"])
 def test_faults_of_late_batches_are_placed(tmp_path, monkeypatch, name):
     pyarrow = pytest.importorskip("pyarrow")
-    monkeypatch.setattr("isoproj.datafiles.columnar._BATCH", 4)
-    monkeypatch.setattr("isoproj.datafiles.columnar._LISTS", 2)
+    monkeypatch.setattr("isoproj.files.read.columnar._BATCH", 4)
+    monkeypatch.setattr("isoproj.files.read.columnar._LISTS", 2)
     path = tmp_path / name
     whole = [1, 2, 3, 4, 5]
     write_table(pyarrow, pyarrow.table({"x": whole, "y": [1, 2, 3, 4, None]}), path)

@@ -13,9 +13,9 @@ import pytest
 import scipy.sparse
 
 from isoproj import Certificate
-from isoproj._container import read_container, write_container
-from isoproj.commandline.program import main
-from isoproj.datafiles.writing import write_points
+from isoproj.cli.program import main
+from isoproj.files.write.writing import write_points
+from isoproj.numerics.container import read_container, write_container
 
 SEED = 20240607
 PER_FORMAT = 68

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from isoproj.datafiles import writing
-from isoproj.datafiles.reading import read_points
-from isoproj.datafiles.writing import Blocks, check_output, write_blocks, write_points
 from isoproj.exceptions import FormatError
+from isoproj.files.read.reading import read_points
+from isoproj.files.write import writing
+from isoproj.files.write.writing import Blocks, check_output, write_blocks, write_points
 
 FLOATS = [
     "a.npy",

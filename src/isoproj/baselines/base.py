@@ -14,11 +14,6 @@ from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from isoproj._spectral import Array, Indices, contraction
-from isoproj._threads import one_blas_thread
-from isoproj._validation import Rows
-from isoproj.auditing import audit
-from isoproj.certify import lower_bound
 from isoproj.estimators.base import (
     LinearProjection,
     check_positive,
@@ -26,9 +21,14 @@ from isoproj.estimators.base import (
     shipped_components,
     warn_of_copies,
 )
-from isoproj.pairs import PairSet, prepare_pairs
-from isoproj.points import Points
-from isoproj.solvers.base import Monitor, Status
+from isoproj.numerics.arrays import Rows
+from isoproj.numerics.spectral import Array, Indices, contraction
+from isoproj.numerics.threads import one_blas_thread
+from isoproj.pairs.points import Points
+from isoproj.pairs.rule import PairSet, prepare_pairs
+from isoproj.proof.audit import audit
+from isoproj.proof.bounds import lower_bound
+from isoproj.solvers.api import Monitor, Status
 
 __all__ = ["Baseline", "Found", "Task", "check_choice", "check_fraction"]
 

@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from isoproj.baselines.base import Baseline, Found, Task
+from isoproj.baselines.fantope import multiplicative_weights, reduce_rank
+from isoproj.baselines.rounding import leading_basis
 from isoproj.estimators.base import check_positive
-from isoproj.problem import pose
-from isoproj.solvers.base import Clock
-from isoproj.solvers.fantope import multiplicative_weights, reduce_rank
-from isoproj.solvers.rounding import leading_basis
+from isoproj.pairs.moments import pose
+from isoproj.solvers.api import Clock
 
 __all__ = ["FairPCA"]
 

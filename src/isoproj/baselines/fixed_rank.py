@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from isoproj.baselines.base import Baseline, Found, Task, check_fraction
+from isoproj.baselines.low_rank import solve_fromax, solve_nilepro
+from isoproj.baselines.numax_solver import NearIsometry
 from isoproj.estimators.base import check_positive
-from isoproj.solvers.base import Clock
-from isoproj.solvers.extremes import PairPool
-from isoproj.solvers.low_rank import solve_fromax, solve_nilepro
-from isoproj.solvers.numax import NearIsometry
+from isoproj.pairs.extremes import PairPool
+from isoproj.solvers.api import Clock
 
 __all__ = ["FroMax", "NILEPro"]
 

@@ -13,11 +13,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from isoproj.baselines.base import Baseline, Found, Task, check_fraction
+from isoproj.baselines.isometry import best_scale
+from isoproj.baselines.numax_solver import NearIsometry, solve_numax
 from isoproj.estimators.base import check_positive
-from isoproj.solvers.base import Clock, Status
-from isoproj.solvers.extremes import PairPool
-from isoproj.solvers.isometry import best_scale
-from isoproj.solvers.numax import NearIsometry, solve_numax
+from isoproj.pairs.extremes import PairPool
+from isoproj.solvers.api import Clock, Status
 
 __all__ = ["NuMax"]
 

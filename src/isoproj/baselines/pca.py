@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from isoproj._spectral import top_eigenpairs
 from isoproj.baselines.base import Baseline, Found, Task, check_choice
-from isoproj.solvers.extremes import PairPool
+from isoproj.numerics.spectral import top_eigenpairs
+from isoproj.pairs.extremes import PairPool
 
 __all__ = ["PCAProjection"]
 

@@ -10,9 +10,9 @@ from sklearn.random_projection import (
     SparseRandomProjection,
 )
 
-from isoproj._spectral import Array
 from isoproj.baselines.base import Baseline, Found, Task, check_choice
-from isoproj.solvers.isometry import best_scale
+from isoproj.baselines.isometry import best_scale
+from isoproj.numerics.spectral import Array
 
 __all__ = ["RandomProjection"]
 

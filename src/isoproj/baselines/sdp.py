@@ -5,24 +5,24 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from isoproj._spectral import Array
 from isoproj.baselines.base import Baseline, Found, Task, check_choice
-from isoproj.estimators.base import check_positive
-from isoproj.pairs import PairSet
-from isoproj.points import Points
-from isoproj.search import PairSearch
-from isoproj.solvers.base import Clock, Monitor, Status, Step
-from isoproj.solvers.conic import Relaxed, solve_conic
-from isoproj.solvers.extremes import PairPool
-from isoproj.solvers.isometry import matrix_root
-from isoproj.solvers.relaxation import solve_relaxation
-from isoproj.solvers.rounding import (
+from isoproj.baselines.conic import Relaxed, solve_conic
+from isoproj.baselines.isometry import matrix_root
+from isoproj.baselines.rounding import (
     binned_basis,
     deterministic_factor,
     heavy_basis,
     leading_basis,
     sampled_basis,
 )
+from isoproj.estimators.base import check_positive
+from isoproj.numerics.spectral import Array
+from isoproj.pairs.extremes import PairPool
+from isoproj.pairs.oracle import PairSearch
+from isoproj.pairs.points import Points
+from isoproj.pairs.rule import PairSet
+from isoproj.solvers.api import Clock, Monitor, Status, Step
+from isoproj.solvers.relaxation.path import solve_relaxation
 
 __all__ = ["SDPProjection"]
 

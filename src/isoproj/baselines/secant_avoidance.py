@@ -6,12 +6,12 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike
 
-from isoproj._spectral import Array
 from isoproj.baselines.base import Baseline, Found, Task, check_choice, check_fraction
+from isoproj.baselines.secant_avoidance_solver import avoid_secants
 from isoproj.estimators.base import check_positive
-from isoproj.solvers.base import Clock
-from isoproj.solvers.extremes import PairPool
-from isoproj.solvers.secant_avoidance import avoid_secants
+from isoproj.numerics.spectral import Array
+from isoproj.pairs.extremes import PairPool
+from isoproj.solvers.api import Clock
 
 __all__ = ["SecantAvoidance"]
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
-from isoproj._threads import n_threads, one_blas_thread, threaded_map
-from isoproj.points import Points
+from isoproj.numerics.threads import n_threads, one_blas_thread, threaded_map
 
 __all__ = [
     "Engine",
+    "Geometry",
     "Progress",
     "Run",
     "Sweep",
@@ -29,6 +29,8 @@ __all__ = [
 
 Task = TypeVar("Task", contravariant=True)
 Part = TypeVar("Part")
+# What a sweep looks at: a dataclass of arrays. Engines carry it and do not open it.
+Geometry: TypeAlias = Any
 Visitor: TypeAlias = Callable[[Task], Part]
 # Looks at blocks, tells each answer as it comes (or None), returns all of them merged.
 Run: TypeAlias = Callable[[Sequence[Task], Callable[[Part], None] | None], Part]
@@ -79,7 +81,7 @@ def current_walk(progress: Progress | None = None) -> Progress:
 class Sweep(Protocol[Task, Part]):
     """A question about many pairs, asked block by block; small, and can be pickled."""
 
-    def visitor(self, points: Points) -> Visitor[Task, Part]:
+    def visitor(self, points: Geometry) -> Visitor[Task, Part]:
         """Return what looks at one block; made once where blocks are looked at."""
 
     def merge(self, parts: Sequence[Part]) -> Part:
@@ -90,13 +92,13 @@ class Engine(Protocol):
     """Runs sweeps."""
 
     def opened(
-        self, points: Points, sweep: Sweep[Task, Part]
+        self, points: Geometry, sweep: Sweep[Task, Part]
     ) -> AbstractContextManager[Run[Task, Part]]:
         """Return a context in which blocks of a sweep can be run.
 
         Parameters
         ----------
-        points : Points
+        points : dataclass
             The geometry.
         sweep : Sweep
             The question.
@@ -122,13 +124,13 @@ class ThreadEngine:
 
     @contextmanager
     def opened(
-        self, points: Points, sweep: Sweep[Task, Part]
+        self, points: Geometry, sweep: Sweep[Task, Part]
     ) -> Iterator[Run[Task, Part]]:
         """Return a context in which blocks of a sweep run on threads.
 
         Parameters
         ----------
-        points : Points
+        points : dataclass
             The geometry.
         sweep : Sweep
             The question.

@@ -22,15 +22,15 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 import isoproj
-from isoproj._spectral import Array, canonical_signs, contraction, orthonormal
-from isoproj._storage import Storage, check_memory_limit, row_slices
-from isoproj._threads import single_blas_thread
-from isoproj._validation import Rows, as_rows, check_real, checked_rows, is_sparse
-from isoproj.auditing import audit
 from isoproj.exceptions import DuplicatePointsWarning
-from isoproj.pairs import LABELLED, PairRule, PairSet
-from isoproj.points import Points, times
-from isoproj.solvers.base import Monitor, Step, current_monitor
+from isoproj.numerics.arrays import Rows, as_rows, check_real, checked_rows, is_sparse
+from isoproj.numerics.spectral import Array, canonical_signs, contraction, orthonormal
+from isoproj.numerics.storage import Storage, check_memory_limit, row_slices
+from isoproj.numerics.threads import single_blas_thread
+from isoproj.pairs.points import Points, times
+from isoproj.pairs.rule import LABELLED, PairRule, PairSet
+from isoproj.proof.audit import audit
+from isoproj.solvers.api import Monitor, Step, current_monitor
 
 if TYPE_CHECKING:
     from isoproj import Report

@@ -8,10 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from isoproj._spectral import Array, Indices
-from isoproj._validation import Rows
-from isoproj.certificate import Certificate
-from isoproj.certify import certify, certify_guarantee
 from isoproj.engines.base import Engine
 from isoproj.estimators.base import (
     monitor_of,
@@ -19,18 +15,22 @@ from isoproj.estimators.base import (
 )
 from isoproj.estimators.certified import everything
 from isoproj.exceptions import InfeasibleError
-from isoproj.objective import Objective, objective_matrix
-from isoproj.pairs import PairSet
-from isoproj.points import Points
-from isoproj.search import PairSearch
-from isoproj.solvers.base import Clock, SolveResult, Status, Step
+from isoproj.numerics.arrays import Rows
+from isoproj.numerics.spectral import Array, Indices
+from isoproj.pairs.oracle import PairSearch
+from isoproj.pairs.points import Points
+from isoproj.pairs.rule import PairSet
+from isoproj.proof.bounds import certify, certify_guarantee
+from isoproj.proof.certificate import Certificate
+from isoproj.proof.objective import Objective, objective_matrix
+from isoproj.solvers.api import Clock, SolveResult, Status, Step
 from isoproj.solvers.guaranteed import (
     GuaranteedResult,
     guaranteed,
     principal_basis,
 )
 from isoproj.solvers.minimax import minimax
-from isoproj.solvers.relaxation import Relaxation
+from isoproj.solvers.relaxation.path import Relaxation
 
 __all__ = ["Answer", "CappedProblem"]
 

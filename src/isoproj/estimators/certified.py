@@ -13,20 +13,20 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from isoproj._container import Tensors, read_container, write_container
-from isoproj._spectral import Indices
-from isoproj._storage import check_memory_limit
-from isoproj._validation import Rows
-from isoproj.certificate import Certificate, Exclusion
-from isoproj.certify import certify_exclusion
 from isoproj.engines.base import Engine, chosen
 from isoproj.estimators.base import LinearProjection, check_positive, monitor_of
 from isoproj.exceptions import FormatError
-from isoproj.heldout import Heldout, Split, measure_heldout, split_rows
-from isoproj.pairs import LABELLED, PairSet, label_codes
-from isoproj.points import Points
-from isoproj.search import PairSearch
-from isoproj.solvers.base import (
+from isoproj.numerics.arrays import Rows
+from isoproj.numerics.container import Tensors, read_container, write_container
+from isoproj.numerics.spectral import Indices
+from isoproj.numerics.storage import check_memory_limit
+from isoproj.pairs.oracle import PairSearch
+from isoproj.pairs.points import Points
+from isoproj.pairs.rule import LABELLED, PairSet, label_codes
+from isoproj.proof.bounds import certify_exclusion
+from isoproj.proof.certificate import Certificate, Exclusion
+from isoproj.proof.heldout import Heldout, Split, measure_heldout, split_rows
+from isoproj.solvers.api import (
     SolveResult,
     Status,
     Step,

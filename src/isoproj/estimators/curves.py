@@ -10,10 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from isoproj._spectral import Array, Indices
-from isoproj._validation import Rows, check_points
-from isoproj.certificate import Certificate
-from isoproj.certify import certify_each
 from isoproj.estimators.base import (
     check_positive,
     monitor_of,
@@ -22,11 +18,15 @@ from isoproj.estimators.base import (
 )
 from isoproj.estimators.capped_problem import CappedProblem
 from isoproj.estimators.certified import everything
-from isoproj.objective import Objective
-from isoproj.pairs import PairRule, PairSet, prepare_pairs
-from isoproj.points import Points
-from isoproj.search import PairSearch
-from isoproj.solvers.base import Clock
+from isoproj.numerics.arrays import Rows, check_points
+from isoproj.numerics.spectral import Array, Indices
+from isoproj.pairs.oracle import PairSearch
+from isoproj.pairs.points import Points
+from isoproj.pairs.rule import PairRule, PairSet, prepare_pairs
+from isoproj.proof.bounds import certify_each
+from isoproj.proof.certificate import Certificate
+from isoproj.proof.objective import Objective
+from isoproj.solvers.api import Clock
 from isoproj.solvers.curve import follow
 
 __all__ = ["DistortionCurve", "Frontier", "distortion_curve", "guarantee_frontier"]

@@ -11,19 +11,19 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
-from isoproj._container import Tensors
-from isoproj._storage import row_slices
-from isoproj._validation import Rows, is_sparse
-from isoproj.certificate import Certificate
 from isoproj.engines.base import Engine
 from isoproj.estimators.base import images_of, warn_of_copies
 from isoproj.estimators.capped_problem import CappedProblem
 from isoproj.estimators.certified import CertifiedProjection
 from isoproj.exceptions import FormatError
-from isoproj.heldout import fitted_part
-from isoproj.objective import Objective
-from isoproj.pairs import prepare_pairs
-from isoproj.solvers.base import Clock
+from isoproj.numerics.arrays import Rows, is_sparse
+from isoproj.numerics.container import Tensors
+from isoproj.numerics.storage import row_slices
+from isoproj.pairs.rule import prepare_pairs
+from isoproj.proof.certificate import Certificate
+from isoproj.proof.heldout import fitted_part
+from isoproj.proof.objective import Objective
+from isoproj.solvers.api import Clock
 
 __all__ = ["GuaranteedPCA"]
 

@@ -13,11 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from isoproj._spectral import Array, Indices
-from isoproj._storage import Storage
-from isoproj._validation import Rows, check_map, is_sparse
-from isoproj.certificate import Certificate
-from isoproj.certify import certify, data_fingerprint
 from isoproj.engines.base import Engine
 from isoproj.estimators.base import (
     monitor_of,
@@ -25,13 +20,18 @@ from isoproj.estimators.base import (
     warn_of_copies,
 )
 from isoproj.estimators.certified import CertifiedProjection, everything
-from isoproj.heldout import fitted_part
-from isoproj.pairs import PairKind, PairSet, prepare_pairs
-from isoproj.points import Points
-from isoproj.problem import pose
-from isoproj.search import PairSearch
-from isoproj.sifting import find_worst
-from isoproj.solvers.base import (
+from isoproj.numerics.arrays import Rows, check_map, is_sparse
+from isoproj.numerics.spectral import Array, Indices
+from isoproj.numerics.storage import Storage
+from isoproj.pairs.moments import pose
+from isoproj.pairs.oracle import PairSearch
+from isoproj.pairs.points import Points
+from isoproj.pairs.rule import PairKind, PairSet, prepare_pairs
+from isoproj.pairs.worst_pairs import find_worst
+from isoproj.proof.bounds import certify, data_fingerprint
+from isoproj.proof.certificate import Certificate
+from isoproj.proof.heldout import fitted_part
+from isoproj.solvers.api import (
     SolveResult,
     Status,
 )

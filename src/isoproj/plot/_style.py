@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from isoproj._container import write_atomically
-from isoproj.datafiles.extras import needed
+from isoproj.numerics.container import write_atomically
+from isoproj.numerics.extras import needed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 
-from isoproj._spectral import Array
-from isoproj._validation import Rows
-from isoproj.auditing import audit
+from isoproj.numerics.arrays import Rows
+from isoproj.numerics.spectral import Array
 from isoproj.plot._style import COLOURS, FLOOR, axes_or_new, colour_of, draw_floor, tidy
+from isoproj.proof.audit import audit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from isoproj._spectral import Array, Indices
-from isoproj._validation import Rows, as_dense, check_map, check_points
-from isoproj.auditing import AuditResult, audit
-from isoproj.leaders import exact_losses
-from isoproj.pairs import prepare_pairs
+from isoproj.numerics.arrays import Rows, as_dense, check_map, check_points
+from isoproj.numerics.spectral import Array, Indices
+from isoproj.pairs.points import Points
+from isoproj.pairs.rule import prepare_pairs
+from isoproj.pairs.top_pairs import exact_losses
 from isoproj.plot._style import COLOURS, FLOOR, axes_or_new, colour_of, tidy
-from isoproj.points import Points
+from isoproj.proof.audit import AuditResult, audit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from isoproj._validation import Rows, as_dense, check_points, is_sparse
+from isoproj.numerics.arrays import Rows, as_dense, check_points, is_sparse
 from isoproj.plot._style import axes_or_new
 
 if TYPE_CHECKING:

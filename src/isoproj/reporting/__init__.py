@@ -1,1 +1,1 @@
-"""What a model does to its data, for people: a plain dict first, then documents."""
+"""The report: one page about a model and its data."""

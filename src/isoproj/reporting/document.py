@@ -13,9 +13,9 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from isoproj._container import write_atomically
-from isoproj._validation import Rows
-from isoproj.datafiles.extras import needed
+from isoproj.numerics.arrays import Rows
+from isoproj.numerics.container import write_atomically
+from isoproj.numerics.extras import needed
 from isoproj.reporting import charts
 from isoproj.reporting.facts import Facts, Options, facts_of
 from isoproj.reporting.wording import (

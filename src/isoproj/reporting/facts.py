@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from isoproj._container import versions
-from isoproj._spectral import Indices
-from isoproj._validation import Rows, as_dense, check_points
-from isoproj.auditing import AuditResult
-from isoproj.certificate import Certificate
-from isoproj.claims import check_claims
 from isoproj.exceptions import ClaimError
+from isoproj.numerics.arrays import Rows, as_dense, check_points
+from isoproj.numerics.container import versions
+from isoproj.numerics.spectral import Indices
 from isoproj.plot.images import image_shape_of
+from isoproj.proof.audit import AuditResult
+from isoproj.proof.certificate import Certificate
+from isoproj.proof.verify import check_claims
 from isoproj.reporting.measuring import Sample, Scene
 from isoproj.reporting.pictures import png_data
 

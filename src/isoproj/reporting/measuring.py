@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from isoproj._spectral import Array, Indices, orthonormal
-from isoproj._threads import single_blas_thread
-from isoproj._validation import Rows
-from isoproj.auditing import AuditResult, audit
-from isoproj.certificate import Certificate
-from isoproj.certify import lower_bounds
-from isoproj.leaders import exact_losses
-from isoproj.pairs import PairKind, PairRule, prepare_pairs
-from isoproj.points import Points
-from isoproj.sifting import find_worst
+from isoproj.numerics.arrays import Rows
+from isoproj.numerics.spectral import Array, Indices, orthonormal
+from isoproj.numerics.threads import single_blas_thread
+from isoproj.pairs.points import Points
+from isoproj.pairs.rule import PairKind, PairRule, prepare_pairs
+from isoproj.pairs.top_pairs import exact_losses
+from isoproj.pairs.worst_pairs import find_worst
+from isoproj.proof.audit import AuditResult, audit
+from isoproj.proof.bounds import lower_bounds
+from isoproj.proof.certificate import Certificate
 
 __all__ = ["Sample", "Scene", "sample_rows"]
 

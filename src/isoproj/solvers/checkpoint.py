@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from isoproj._container import Header, Tensors, read_container, write_container
 from isoproj.exceptions import FormatError
+from isoproj.numerics.container import Header, Tensors, read_container, write_container
 
 __all__ = ["Checkpoint"]
 

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from isoproj._spectral import Array, Indices, orthonormal, top_eigenpairs
-from isoproj._threads import single_blas_thread
-from isoproj.search import PairSearch
-from isoproj.solvers.base import Clock, Monitor, Step
-from isoproj.solvers.grassmann import losses, soft_maximum
-from isoproj.solvers.newton import moment_of
-from isoproj.solvers.relaxation import Relaxation, solve_relaxation
-from isoproj.solvers.tight import finish
-from isoproj.solvers.working_set import SMALL_BASIS, WorkingSet, cooled, leading
+from isoproj.numerics.spectral import Array, Indices, orthonormal, top_eigenpairs
+from isoproj.numerics.threads import single_blas_thread
+from isoproj.pairs.oracle import PairSearch
+from isoproj.solvers.api import Clock, Monitor, Step
+from isoproj.solvers.descent.grassmann import losses, soft_maximum
+from isoproj.solvers.descent.sqp import finish
+from isoproj.solvers.descent.working_set import SMALL_BASIS, WorkingSet, cooled, leading
+from isoproj.solvers.relaxation.newton import moment_of
+from isoproj.solvers.relaxation.path import Relaxation, solve_relaxation
 
 __all__ = ["CurveResult", "follow"]
 

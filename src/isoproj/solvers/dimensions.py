@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from isoproj._spectral import Array, Indices
-from isoproj._threads import single_blas_thread
-from isoproj.search import PairSearch
-from isoproj.solvers.base import Clock, Monitor, SolveResult, Status
+from isoproj.numerics.spectral import Array, Indices
+from isoproj.numerics.threads import single_blas_thread
+from isoproj.pairs.oracle import PairSearch
+from isoproj.solvers.api import Clock, Monitor, SolveResult, Status
 from isoproj.solvers.minimax import minimax
-from isoproj.solvers.newton import moment_of
-from isoproj.solvers.relaxation import Relaxation, solve_relaxation
+from isoproj.solvers.relaxation.newton import moment_of
+from isoproj.solvers.relaxation.path import Relaxation, solve_relaxation
 
 __all__ = ["Dimensions", "fewest_dimensions"]
 
@@ -141,8 +141,8 @@ def fewest_dimensions(
     Examples
     --------
     >>> import numpy as np
-    >>> from isoproj.pairs import prepare_pairs
-    >>> from isoproj.search import PairSearch
+    >>> from isoproj.pairs.rule import prepare_pairs
+    >>> from isoproj.pairs.oracle import PairSearch
     >>> from isoproj.solvers.dimensions import fewest_dimensions
     >>> points, pairs = prepare_pairs(np.eye(6), "directions", rotate=True)
     >>> found = fewest_dimensions(PairSearch(points, pairs), 0.6)

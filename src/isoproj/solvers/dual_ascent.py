@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from isoproj._spectral import Array
-from isoproj._threads import single_blas_thread
-from isoproj.problem import Problem
-from isoproj.solvers.base import Clock, Monitor, SolveResult, Status, Step
+from isoproj.numerics.spectral import Array
+from isoproj.numerics.threads import single_blas_thread
+from isoproj.pairs.moments import Problem
+from isoproj.solvers.api import Clock, Monitor, SolveResult, Status, Step
 
 __all__ = ["dual_ascent", "project_on_simplex"]
 
@@ -105,8 +105,8 @@ def dual_ascent(
     Examples
     --------
     >>> import numpy as np
-    >>> from isoproj.pairs import prepare_pairs
-    >>> from isoproj.problem import pose
+    >>> from isoproj.pairs.rule import prepare_pairs
+    >>> from isoproj.pairs.moments import pose
     >>> from isoproj.solvers.dual_ascent import dual_ascent
     >>> points, pairs = prepare_pairs(np.eye(4), rotate=True)
     >>> len(dual_ascent(pose(points, pairs, 2), max_iter=5).history)

@@ -19,24 +19,24 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from isoproj._spectral import Array, Indices, orthonormal, top_eigenpairs
-from isoproj._threads import single_blas_thread
-from isoproj.search import PairSearch
-from isoproj.solvers.base import Clock, Journal, Monitor, Status, Step, Stopped
-from isoproj.solvers.capped import CappedRelaxation, solve_capped
-from isoproj.solvers.descent import FEW
-from isoproj.solvers.goals import Capped
-from isoproj.solvers.grassmann import random_starts
-from isoproj.solvers.pool import Pool
-from isoproj.solvers.relaxation import Relaxation
-from isoproj.solvers.tight import finish
-from isoproj.solvers.working_set import (
+from isoproj.numerics.spectral import Array, Indices, orthonormal, top_eigenpairs
+from isoproj.numerics.threads import single_blas_thread
+from isoproj.pairs.oracle import PairSearch
+from isoproj.solvers.api import Clock, Journal, Monitor, Status, Step, Stopped
+from isoproj.solvers.descent.anneal import FEW
+from isoproj.solvers.descent.grassmann import random_starts
+from isoproj.solvers.descent.merit import Capped
+from isoproj.solvers.descent.sqp import finish
+from isoproj.solvers.descent.working_set import (
     SMALL_BASIS,
     WorkingSet,
     batch_size,
     cooled,
     leading,
 )
+from isoproj.solvers.pool import Pool
+from isoproj.solvers.relaxation.capped import CappedRelaxation, solve_capped
+from isoproj.solvers.relaxation.path import Relaxation
 
 __all__ = ["GuaranteedResult", "guaranteed", "principal_basis"]
 
@@ -188,10 +188,10 @@ def guaranteed(
     Examples
     --------
     >>> import numpy as np
-    >>> from isoproj.pairs import prepare_pairs
-    >>> from isoproj.search import PairSearch
+    >>> from isoproj.pairs.rule import prepare_pairs
+    >>> from isoproj.pairs.oracle import PairSearch
     >>> from isoproj.solvers.guaranteed import guaranteed
-    >>> from isoproj.solvers.relaxation import solve_relaxation
+    >>> from isoproj.solvers.relaxation.path import solve_relaxation
     >>> points, pairs = prepare_pairs(np.eye(4), "directions", rotate=True)
     >>> search = PairSearch(points, pairs)
     >>> anchor = solve_relaxation(search, 2)

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from isoproj._spectral import Array, Indices, orthonormal, top_eigenpairs
-from isoproj._threads import single_blas_thread
-from isoproj.pairs import PairSet
-from isoproj.points import Points
-from isoproj.search import PairSearch
-from isoproj.solvers.base import (
+from isoproj.numerics.spectral import Array, Indices, orthonormal, top_eigenpairs
+from isoproj.numerics.threads import single_blas_thread
+from isoproj.pairs.oracle import PairSearch
+from isoproj.pairs.points import Points
+from isoproj.pairs.rule import PairSet
+from isoproj.solvers.api import (
     Clock,
     Journal,
     Monitor,
@@ -30,7 +30,7 @@ from isoproj.solvers.base import (
     Stopped,
 )
 from isoproj.solvers.checkpoint import Checkpoint
-from isoproj.solvers.descent import (
+from isoproj.solvers.descent.anneal import (
     FEW,
     TEMPERATURES,
     Progress,
@@ -39,10 +39,10 @@ from isoproj.solvers.descent import (
     polish,
     see,
 )
-from isoproj.solvers.grassmann import random_starts
+from isoproj.solvers.descent.grassmann import random_starts
+from isoproj.solvers.descent.working_set import WorkingSet, batch_size, leading
 from isoproj.solvers.pooled import solve_pooled
-from isoproj.solvers.relaxation import Relaxation, solve_relaxation
-from isoproj.solvers.working_set import WorkingSet, batch_size, leading
+from isoproj.solvers.relaxation.path import Relaxation, solve_relaxation
 
 __all__ = ["minimax", "refine"]
 
@@ -120,7 +120,7 @@ def minimax(
     Examples
     --------
     >>> import numpy as np
-    >>> from isoproj.pairs import prepare_pairs
+    >>> from isoproj.pairs.rule import prepare_pairs
     >>> from isoproj.solvers.minimax import minimax
     >>> points, pairs = prepare_pairs(np.eye(6), rotate=True)
     >>> result = minimax(points, pairs, 2)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from isoproj._spectral import Array, Indices
-from isoproj.pairs import PairKind, PairSet
-from isoproj.search import PairSearch
-from isoproj.solvers.working_set import spread
+from isoproj.numerics.spectral import Array, Indices
+from isoproj.pairs.oracle import PairSearch
+from isoproj.pairs.rule import PairKind, PairSet
+from isoproj.solvers.descent.working_set import spread
 
 __all__ = ["Pool"]
 
@@ -40,8 +40,8 @@ class Pool:
     Examples
     --------
     >>> import numpy as np
-    >>> from isoproj.pairs import prepare_pairs
-    >>> from isoproj.search import PairSearch
+    >>> from isoproj.pairs.rule import prepare_pairs
+    >>> from isoproj.pairs.oracle import PairSearch
     >>> from isoproj.solvers.pool import Pool
     >>> points, pairs = prepare_pairs(np.eye(4), rotate=True)
     >>> pool = Pool(PairSearch(points, pairs), np.array([1]))

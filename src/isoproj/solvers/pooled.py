@@ -13,15 +13,21 @@ from typing import Any
 
 import numpy as np
 
-from isoproj._container import Header, Tensors
-from isoproj._spectral import Array, Indices, orthonormal
-from isoproj.search import PairSearch
-from isoproj.solvers.base import Journal, Step
+from isoproj.numerics.container import Header, Tensors
+from isoproj.numerics.spectral import Array, Indices, orthonormal
+from isoproj.pairs.oracle import PairSearch
+from isoproj.solvers.api import Journal, Step
 from isoproj.solvers.checkpoint import Checkpoint
-from isoproj.solvers.descent import TEMPERATURES, Progress, anneal, first_set, polish
+from isoproj.solvers.descent.anneal import (
+    TEMPERATURES,
+    Progress,
+    anneal,
+    first_set,
+    polish,
+)
+from isoproj.solvers.descent.working_set import leading
 from isoproj.solvers.pool import Pool
-from isoproj.solvers.relaxation import Relaxation, solve_relaxation
-from isoproj.solvers.working_set import leading
+from isoproj.solvers.relaxation.path import Relaxation, solve_relaxation
 
 __all__ = ["solve_pooled"]
 

@@ -1,0 +1,195 @@
+"""``isoproj audit`` and ``isoproj verify``: measure a map, recompute every claim."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from isoproj.cli.console import Console
+from isoproj.cli.errors import ClaimFailed, Trouble
+from isoproj.cli.models import (
+    describe_data,
+    load_model,
+    memory_limit,
+    options_data,
+    pair_options,
+    read_labels,
+)
+from isoproj.engines.base import walking
+from isoproj.files.read.reading import holds_model, read_points
+from isoproj.numerics.arrays import Rows, as_dense
+from isoproj.pairs.rule import PairRule
+from isoproj.proof.audit import AuditResult
+from isoproj.proof.audit import audit as measure
+from isoproj.proof.certificate import Certificate
+from isoproj.proof.verify import Claim, check_claims
+
+__all__ = ["audit", "verify"]
+
+
+def audit(options: argparse.Namespace, console: Console) -> None:
+    """Measure a model or a matrix on all pairs and tell.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+        Of ``isoproj audit``.
+    console : Console
+        Where to.
+
+    Raises
+    ------
+    ClaimFailed
+        If the distortion is above what the user allows.
+    """
+    if options.worst < 1:
+        msg = f"--worst must be at least 1; got {options.worst}. Ask for one pair."
+        raise Trouble(msg)
+    components, usual = _map_of(options.model)
+    data = options_data(options, min_rows=2)
+    n_features = np.shape(components)[1]
+    if n_features != data.points.shape[1]:
+        msg = (
+            f"{data.name} must have the {n_features} features of {options.model}; it "
+            f"has {data.points.shape[1]}. Choose them with --columns."
+        )
+        raise Trouble(msg)
+    console.note(str(data))
+    labels = read_labels(options.labels, data)
+    pairs = replace(usual.elsewhere(labels), labels=labels, **pair_options(options))
+    with console.pairs("auditing") as progress:
+        result = measure(
+            data.points,
+            components,
+            pairs=pairs,
+            n_worst=options.worst,
+            progress=progress,
+            memory_limit=memory_limit(options),
+        )
+    allowed = options.max_distortion
+    holds = allowed is None or result.distortion <= allowed
+    _show(console, result, allowed, holds=holds)
+    console.tell(
+        "audit",
+        {
+            "model": options.model,
+            "data": describe_data(data),
+            **_audit_facts(result),
+            "max_distortion": allowed,
+            "holds": holds,
+        },
+    )
+    if not holds:
+        raise ClaimFailed
+
+
+def verify(options: argparse.Namespace, console: Console) -> None:
+    """Recompute every claim of a model from the data and tell.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+        Of ``isoproj verify``.
+    console : Console
+        Where to.
+
+    Raises
+    ------
+    ClaimFailed
+        If a claim does not hold.
+    """
+    model = load_model(options.model)
+    data = options_data(options, min_rows=2)
+    console.note(str(data))
+    with console.pairs("verifying") as progress, walking(progress):
+        claims = _claims(model.certificate, data.points, memory_limit(options))
+    verified = all(claim.holds for claim in claims)
+    rows = [
+        [claim.name, claim.stated, claim.found, "pass" if claim.holds else "FAIL"]
+        for claim in claims
+    ]
+    console.table(["claim", "stated", "recomputed", ""], rows)
+    if verified:
+        console.say(f"verified: {model.certificate}")
+    else:
+        console.say("NOT verified: do not rely on this model for this data.")
+    console.tell(
+        "verify",
+        {
+            "model": options.model,
+            "data": describe_data(data),
+            "verified": verified,
+            "claims": [
+                {
+                    "name": claim.name,
+                    "stated": claim.stated,
+                    "found": claim.found,
+                    "holds": claim.holds,
+                }
+                for claim in claims
+            ],
+        },
+    )
+    if not verified:
+        raise ClaimFailed
+
+
+def _claims(certificate: Certificate, points: Rows, limit: float) -> tuple[Claim, ...]:
+    """Recompute the claims; a matrix that is none is a claim that fails."""
+    finite = np.isfinite(certificate.components)
+    if certificate.components.size and finite.all():
+        return check_claims(certificate, points, memory_limit=limit)
+    bad = certificate.components.size - int(finite.sum())
+    found = f"{bad} not finite" if bad else "no components"
+    return (
+        Claim(name="finite components", stated="all finite", found=found, holds=False),
+    )
+
+
+def _map_of(path: str) -> tuple[ArrayLike, PairRule]:
+    """Return the linear map of a file, and the pairs it was made for."""
+    if holds_model(path):
+        certificate = load_model(path).certificate
+        return certificate.components, certificate.pairs
+    return as_dense(read_points(path).points), PairRule()
+
+
+def _show(
+    console: Console, result: AuditResult, allowed: float | None, *, holds: bool
+) -> None:
+    console.say(str(result))
+    rows = [
+        [f"{i} and {j}", f"{loss:.6f}"]
+        for (i, j), loss in zip(
+            result.worst_pairs.tolist(), result.worst_distortions.tolist(), strict=True
+        )
+    ]
+    console.table(["worst pairs", "lose"], rows)
+    if allowed is not None:
+        word = "holds" if holds else "FAILS"
+        console.say(f"{word}: distortion {result.distortion:.6f}, allowed {allowed}")
+
+
+def _audit_facts(result: AuditResult) -> dict[str, Any]:
+    # The scan's bins are fine; a hundred are enough to draw.
+    low = float(result.histogram[1][0])
+    counts, edges = result.coarse_histogram(128, low=low)
+    return {
+        "distortion": result.distortion,
+        "stretch": result.stretch,
+        "mean": result.mean,
+        "quantiles": {str(q): value for q, value in result.quantiles.items()},
+        "worst_pairs": result.worst_pairs,
+        "worst_distortions": result.worst_distortions,
+        "n_pairs": result.n_pairs,
+        "n_identical": result.n_identical,
+        "n_close": result.n_close,
+        "histogram": {
+            "counts": counts,
+            "edges": edges,
+        },
+    }

@@ -1,0 +1,103 @@
+"""Scripts that let a shell complete verbs and options, made from the parser itself."""
+
+from __future__ import annotations
+
+import argparse
+
+__all__ = ["script"]
+
+
+def script(parser: argparse.ArgumentParser, shell: str) -> str:
+    """Return a completion script.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+        The program's parser.
+    shell : {"bash", "zsh", "fish"}
+        For which shell.
+
+    Returns
+    -------
+    str
+        To be sourced; file names are completed wherever no option is expected.
+
+    Examples
+    --------
+    >>> from isoproj.cli.arguments import build_parser
+    >>> from isoproj.cli.completion import script
+    >>> script(build_parser(), "bash").splitlines()[0]
+    '# eval "$(isoproj --completion bash)"'
+    """
+    verbs = _verbs(parser)
+    if shell == "fish":
+        return _fish(verbs)
+    begin = "autoload -U +X bashcompinit && bashcompinit\n" if shell == "zsh" else ""
+    return _bash(verbs, shell, begin)
+
+
+def _verbs(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return dict(action.choices)
+    return {}
+
+
+def _options(parser: argparse.ArgumentParser) -> list[argparse.Action]:
+    return [action for action in parser._actions if action.option_strings]
+
+
+def _words(parser: argparse.ArgumentParser) -> str:
+    return " ".join(o for action in _options(parser) for o in action.option_strings)
+
+
+def _bash(verbs: dict[str, argparse.ArgumentParser], shell: str, begin: str) -> str:
+    cases = []
+    for name, verb in verbs.items():
+        for action in _options(verb):
+            if action.choices:
+                marks = "|".join(f"{name}:{o}" for o in action.option_strings)
+                words = " ".join(str(c) for c in action.choices)
+                cases.append(f'    {marks}) words="{words}" ;;')
+    cases += [f'    {name}:*) words="{_words(v)}" ;;' for name, v in verbs.items()]
+    body = "\n".join(cases)
+    return f"""\
+# eval "$(isoproj --completion {shell})"
+{begin}_isoproj() {{
+  local here="${{COMP_WORDS[COMP_CWORD]}}" before="${{COMP_WORDS[COMP_CWORD-1]}}" words
+  COMPREPLY=()
+  if [ "$COMP_CWORD" -eq 1 ]; then
+    COMPREPLY=( $(compgen -W "{" ".join(verbs)} --help --version" -- "$here") )
+    return
+  fi
+  case "${{COMP_WORDS[1]}}:$before" in
+{body}
+  esac
+  case "$here:$words" in
+    -*) COMPREPLY=( $(compgen -W "$words" -- "$here") ) ;;
+    *:-*|*:) COMPREPLY=( $(compgen -f -- "$here") ) ;;
+    *) COMPREPLY=( $(compgen -W "$words" -- "$here") ) ;;
+  esac
+}}
+complete -o filenames -F _isoproj isoproj
+"""
+
+
+def _fish(verbs: dict[str, argparse.ArgumentParser]) -> str:
+    lines = ["# isoproj --completion fish | source"]
+    lines += [
+        f"complete -c isoproj -n __fish_use_subcommand -f -a {name}" for name in verbs
+    ]
+    for name, verb in verbs.items():
+        for action in _options(verb):
+            marks = "".join(
+                f" -l {o[2:]}" if o.startswith("--") else f" -s {o[1:]}"
+                for o in action.option_strings
+            )
+            choices = " ".join(str(c) for c in action.choices or ())
+            values = f" -x -a '{choices}'" if choices else ""
+            lines.append(
+                f"complete -c isoproj -n '__fish_seen_subcommand_from {name}'"
+                f"{marks}{values}"
+            )
+    return "\n".join(lines) + "\n"

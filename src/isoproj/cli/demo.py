@@ -1,0 +1,112 @@
+"""``isoproj demo``: the main job on data that ships with scikit-learn."""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+
+import numpy as np
+from sklearn.decomposition import PCA
+
+from isoproj.cli.console import Console
+from isoproj.cli.errors import Interrupted, Trouble
+from isoproj.cli.models import describe_data
+from isoproj.estimators.near_isometric import NearIsometricProjection
+from isoproj.exceptions import DuplicatePointsWarning
+from isoproj.files.read.reading import read_points
+from isoproj.numerics.spectral import orthonormal
+from isoproj.proof.audit import AuditResult, audit
+from isoproj.solvers.api import Status, watching
+
+__all__ = ["demo"]
+
+
+def demo(options: argparse.Namespace, console: Console) -> None:
+    """Fit scikit-learn's digits, certify, compare with PCA and random, tell.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+        Of ``isoproj demo``.
+    console : Console
+        Where to.
+    """
+    k = options.n_components
+    data = read_points("digits")
+    n_points, n_features = data.points.shape
+    if not 1 <= k <= n_features:
+        msg = f"-k must be between 1 and {n_features}; got {k}. Try isoproj demo -k 10."
+        raise Trouble(msg)
+    n_pairs = n_points * (n_points - 1) // 2
+    console.note(
+        f"scikit-learn's digits: {n_points} images of {n_features} pixels, "
+        f"{n_pairs:,} pairs, to {k} dimensions"
+    )
+    start = time.perf_counter()
+    model = NearIsometricProjection(n_components=k)
+    with (
+        console.steps(n_pairs, None) as show,
+        watching(show),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore", DuplicatePointsWarning)
+        model.fit(data.points)
+    seconds = time.perf_counter() - start
+    random = np.random.default_rng(0).standard_normal((n_features, k))
+    results = {
+        "PCA": audit(data.points, PCA(k).fit(data.points)),
+        "random": audit(data.points, orthonormal(random).T),
+        "isoproj": audit(data.points, model),
+    }
+    _show(console, results, model, seconds)
+    console.tell(
+        "demo",
+        {
+            "data": describe_data(data),
+            "n_components": k,
+            "seconds": seconds,
+            "lower_bound": model.lower_bound_,
+            "methods": {
+                name: {
+                    "distortion": result.distortion,
+                    "mean": result.mean,
+                    "quantiles": {str(q): v for q, v in result.quantiles.items()},
+                }
+                for name, result in results.items()
+            },
+        },
+    )
+    if model.status_ is Status.INTERRUPTED:
+        raise Interrupted
+
+
+def _show(
+    console: Console,
+    results: dict[str, AuditResult],
+    model: NearIsometricProjection,
+    seconds: float,
+) -> None:
+    rows = [
+        [
+            name,
+            f"{result.distortion:.4f}",
+            f"{result.quantiles[0.999]:.4f}",
+            f"{result.quantiles[0.5]:.4f}",
+            f"{result.mean:.4f}",
+        ]
+        for name, result in results.items()
+    ]
+    losses = [result.distortion for result in results.values()]
+    console.table(
+        ["method", "worst pair", "99.9 %", "median", "mean"],
+        rows,
+        title="Share of squared length lost, over all pairs",
+        caption=f"No projection can push the worst pair below {model.lower_bound_:.4f}",
+        bold=int(np.argmin(losses)),
+    )
+    console.say(str(model.certificate_))
+    i, j = model.worst_pairs_[0]
+    console.say(
+        f"Worst pair: images {i} and {j}. Fitted and certified in {seconds:.1f} s."
+    )

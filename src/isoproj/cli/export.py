@@ -1,0 +1,92 @@
+"""``isoproj export``: write the projection for another system."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+
+from isoproj.cli.arguments import EXPORTS
+from isoproj.cli.console import Console
+from isoproj.cli.models import Model, load_model
+from isoproj.files.export.faiss import to_faiss
+from isoproj.files.export.matrices import to_npy, to_safetensors
+from isoproj.files.export.onnx import to_onnx
+from isoproj.files.export.pipeline import to_skops
+from isoproj.files.export.sql import to_pgvector, to_postgres
+from isoproj.files.write.writing import check_output
+from isoproj.numerics.container import write_atomically
+
+__all__ = ["export"]
+
+_USE = {
+    "faiss": "faiss.read_VectorTransform({name!r}).apply(x)",
+    "npy": "x @ numpy.load({name!r}).T",
+    "onnx": "onnxruntime.InferenceSession({name!r}).run(None, {{'X': x}})",
+    "pgvector": "psql -f {name}, then SELECT {function}(embedding) FROM ...",
+    "postgres": "psql -f {name}, then SELECT {function}(embedding) FROM ...",
+    "safetensors": "safetensors.numpy.load_file({name!r})['components']",
+    "skops": "skops.io.load({name!r}).transform(x)",
+}
+_USE_WITH_MEAN = (
+    "t = safetensors.numpy.load_file({name!r}); (x - t['mean']) @ t['components'].T"
+)
+
+
+def export(options: argparse.Namespace, console: Console) -> None:
+    """Write the projection of a model in another system's format.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+        Of ``isoproj export``.
+    console : Console
+        Where to.
+    """
+    output = options.output or str(Path(options.model).with_suffix(EXPORTS[options.to]))
+    check_output(output, inputs=[options.model], force=options.force)
+    model = load_model(options.model)
+    content = _content(model, options.to, options.name)
+    write_atomically(output, content)
+    how = _USE[options.to]
+    if options.to == "safetensors" and model.mean is not None:
+        how = _USE_WITH_MEAN
+    use = how.format(name=output, function=options.name)
+    if options.to == "npy" and model.mean is not None:
+        console.warn(
+            f"{output} holds the matrix alone: what it gives is shifted from isoproj "
+            "transform, which subtracts a mean. --to safetensors has both."
+        )
+    console.say(f"{output}: {options.to}, {len(content):,} bytes")
+    console.note(f"use it: {use}")
+    console.tell(
+        "export",
+        {
+            "model": options.model,
+            "to": options.to,
+            "output": output,
+            "n_bytes": len(content),
+            "n_features": model.certificate.n_features,
+            "n_components": model.certificate.n_components,
+            "use": use,
+        },
+    )
+
+
+def _content(model: Model, target: str, function: str) -> bytes:
+    stated, mean = model.certificate, model.mean
+    scale = getattr(model.estimator, "scale_", 1.0)
+    if scale != 1.0:
+        # What is exported projects as transform does.
+        scaled = stated.components * stated.components.dtype.type(scale)
+        stated = replace(stated, components=scaled)
+    if target == "npy":
+        return to_npy(stated)
+    if target == "skops":
+        return to_skops(stated, model.feature_names, mean)
+    if target == "pgvector":
+        return to_pgvector(stated, function, mean).encode()
+    if target == "postgres":
+        return to_postgres(stated, function, mean).encode()
+    makers = {"faiss": to_faiss, "onnx": to_onnx, "safetensors": to_safetensors}
+    return makers[target](stated, mean)

@@ -1,0 +1,236 @@
+"""``isoproj fit``: from a file of points to a certified model."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+import numpy as np
+
+from isoproj.cli.console import Console
+from isoproj.cli.errors import Interrupted, Trouble
+from isoproj.cli.models import (
+    describe_data,
+    describe_guarantee,
+    options_data,
+    pair_options,
+    read_labels,
+)
+from isoproj.estimators.guaranteed_pca import GuaranteedPCA
+from isoproj.estimators.near_isometric import NearIsometricProjection
+from isoproj.files.read.reading import DataFile
+from isoproj.files.write.writing import check_output
+from isoproj.proof.audit import AuditResult
+from isoproj.proof.heldout import Heldout
+from isoproj.proof.objective import Objective
+from isoproj.solvers.api import Status, watching
+
+__all__ = ["fit"]
+
+# Steps of solvers that take a fixed number, unless told otherwise.
+_USUAL_STEPS = {"dual_ascent": 120}
+_METHODS = {
+    "near-isometric": NearIsometricProjection,
+    "guaranteed-pca": GuaranteedPCA,
+}
+_WORDS = {
+    Objective.VARIANCE: "the variance",
+    Objective.DISTORTION: "squared length on average",
+}
+
+
+def fit(options: argparse.Namespace, console: Console) -> None:
+    """Fit, certify, save and tell.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+        Of ``isoproj fit``.
+    console : Console
+        Where to.
+
+    Raises
+    ------
+    Interrupted
+        If the user stopped the solver; the answer so far is saved and told.
+    """
+    _check_method(options)
+    if options.output is not None:
+        check_output(options.output, inputs=_inputs(options), force=options.force)
+    data = options_data(options, min_rows=2)
+    if options.n_components is not None:
+        _check_k(options.n_components, data)
+    console.note(str(data))
+    labels = read_labels(options.labels, data)
+    model = _METHODS[options.method](**_parameters(options))
+    start = time.perf_counter()
+    n_pairs = data.points.shape[0] * (data.points.shape[0] - 1) // 2
+    usual = _USUAL_STEPS.get(options.solver)
+    total = None if usual is None else options.max_iter or usual
+    with console.steps(n_pairs, total) as show, watching(show):
+        model.fit(data.points, labels)
+    seconds = time.perf_counter() - start
+    if data.names is not None:
+        model.feature_names_in_ = np.asarray(data.names, dtype=object)
+    if options.output is not None:
+        model.save(options.output)
+    _report(options, console, data, model, seconds)
+    if model.status_ is Status.INTERRUPTED:
+        raise Interrupted
+
+
+def _check_method(options: argparse.Namespace) -> None:
+    """Refuse options that do not go together."""
+    if options.n_components is None and options.max_distortion is None:
+        msg = "-k or --max-distortion must be given; got neither. Add -k 20."
+        raise Trouble(msg)
+    if options.method == "guaranteed-pca":
+        for name in ("solver", "scale"):
+            if getattr(options, name) is not None:
+                msg = (
+                    f"--{name} is of no use with --method guaranteed-pca. Leave it out."
+                )
+                raise Trouble(msg)
+        return
+    for name in ("slack", "objective"):
+        if getattr(options, name) is not None:
+            msg = f"--{name} is of use with --method guaranteed-pca only. Add that."
+            raise Trouble(msg)
+    if options.n_components is not None and options.max_distortion is not None:
+        msg = (
+            "-k and --max-distortion go together with --method guaranteed-pca only. "
+            "Add that, or leave -k out to have the fewest dimensions found."
+        )
+        raise Trouble(msg)
+
+
+def _inputs(options: argparse.Namespace) -> list[str]:
+    file = options.data.partition(":")[0]
+    return [options.data, file, *filter(None, [options.pairs, options.labels])]
+
+
+def _check_k(k: int, data: DataFile) -> None:
+    n_features = data.points.shape[1]
+    if not 1 <= k <= n_features:
+        msg = (
+            f"-k must be between 1 and the {n_features} features of {data.name}; got "
+            f"{k}. Choose a value in that range."
+        )
+        raise Trouble(msg)
+
+
+def _parameters(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what was asked for; the estimator's own defaults stand otherwise."""
+    asked: dict[str, Any] = {
+        "n_components": options.n_components,
+        "max_distortion": options.max_distortion,
+        "slack": options.slack,
+        "objective": options.objective,
+        "solver": options.solver,
+        "tol": options.tol,
+        "max_iter": options.max_iter,
+        "time_limit": options.time_limit,
+        "random_state": options.random_state,
+        "scale": options.scale,
+        "heldout": options.heldout,
+        "memory_limit": options.memory_limit,
+        **pair_options(options),
+    }
+    given = {name: value for name, value in asked.items() if value is not None}
+    # None is not the default of every method, and means the fewest.
+    return {"n_components": options.n_components, **given}
+
+
+def _report(
+    options: argparse.Namespace,
+    console: Console,
+    data: DataFile,
+    model: NearIsometricProjection | GuaranteedPCA,
+    seconds: float,
+) -> None:
+    certificate = model.certificate_
+    gap = certificate.optimality_gap
+    i, j = model.worst_pairs_[0]
+    console.say(str(certificate))
+    console.say(
+        f"worst pair   rows {i} and {j} lose {model.distortion_:.6f} of their squared "
+        "distance"
+    )
+    console.say(
+        f"lower bound  {model.lower_bound_:.6f}, so at most {gap:.2%} above the best"
+        if np.isfinite(gap)
+        else f"lower bound  {model.lower_bound_:.6f}"
+    )
+    solver = getattr(model, "solver", "guaranteed")
+    guarantee = certificate.guarantee
+    if guarantee is not None:
+        console.say(
+            f"kept         {guarantee.kept:.6f} of {_WORDS[guarantee.objective]}, at "
+            f"most {guarantee.kept_bound:.6f} under the cap {guarantee.cap:.6f}"
+        )
+    if isinstance(model, NearIsometricProjection) and model.scale is not None:
+        console.say(
+            f"balanced     squared lengths within 1 +- {model.isometry_:.6f}, points "
+            f"times {model.scale_:.6f}"
+        )
+    if model.heldout_ is not None:
+        console.say(str(model.heldout_))
+    console.say(
+        f"solver       {solver}, {model.status_}, {model.n_iter_} steps, "
+        f"{seconds:.1f} s"
+    )
+    if options.output is not None:
+        console.say(f"saved        {options.output}")
+    else:
+        console.note("not saved; add -o model.isoproj to keep the model")
+    console.tell(
+        "fit",
+        {
+            "data": describe_data(data),
+            "model": options.output,
+            "n_components": model.n_components_,
+            "method": options.method,
+            "solver": solver,
+            "status": model.status_.value,
+            "n_iter": model.n_iter_,
+            "seconds": seconds,
+            "distortion": model.distortion_,
+            "lower_bound": model.lower_bound_,
+            "optimality_gap": gap,
+            "isometry": model.distortion_ / (2.0 - model.distortion_),
+            "scale": getattr(model, "scale_", 1.0),
+            "n_pairs": certificate.n_pairs,
+            "n_identical": certificate.n_identical,
+            "n_close": certificate.n_close,
+            "worst_pairs": model.worst_pairs_,
+            "worst_distortions": certificate.worst_distortions,
+            "fingerprint": certificate.fingerprint,
+            "n_components_lower_bound": getattr(
+                model, "n_components_lower_bound_", None
+            ),
+            "guarantee": describe_guarantee(guarantee),
+            "heldout": _describe_heldout(model.heldout_),
+        },
+    )
+
+
+def _describe_heldout(heldout: Heldout | None) -> dict[str, Any] | None:
+    if heldout is None:
+        return None
+    parts = {"within": heldout.within, "to_training": heldout.to_training}
+    return {
+        "rows": heldout.rows,
+        **{name: _describe_part(result) for name, result in parts.items()},
+    }
+
+
+def _describe_part(result: AuditResult | None) -> dict[str, Any] | None:
+    if result is None:
+        return None
+    return {
+        "n_pairs": result.n_pairs,
+        "distortion": result.distortion,
+        "mean": result.mean,
+        "quantiles": {str(q): value for q, value in result.quantiles.items()},
+    }

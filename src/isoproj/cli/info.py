@@ -1,0 +1,139 @@
+"""``isoproj info``: what is in a file."""
+
+from __future__ import annotations
+
+import argparse
+
+from isoproj.cli.console import Console
+from isoproj.cli.models import (
+    Model,
+    describe_data,
+    describe_guarantee,
+    load_model,
+)
+from isoproj.exceptions import FormatError
+from isoproj.files.read.reading import contents_of, holds_model, read_points
+from isoproj.files.read.sources import Content
+from isoproj.numerics.arrays import is_sparse
+
+__all__ = ["info"]
+
+
+def info(options: argparse.Namespace, console: Console) -> None:
+    """Tell what a data or model file holds.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+        Of ``isoproj info``.
+    console : Console
+        Where to.
+    """
+    if holds_model(options.file):
+        _model_info(load_model(options.file), console)
+    else:
+        _data_info(options.file, console)
+
+
+def _model_info(model: Model, console: Console) -> None:
+    stated = model.certificate
+    header = model.header
+    parameters = dict(header.get("parameters") or {})
+    rows = {
+        "holds": header.get("estimator") or "a bare certificate",
+        "maps": f"{stated.n_features} features to {stated.n_components} dimensions",
+        "precision": str(stated.components.dtype),
+        "distortion": f"{stated.distortion:.9f} (as stated; isoproj verify recomputes)",
+        "lower bound": f"{stated.lower_bound:.9f}",
+        "pairs": f"{stated.n_pairs:,} ({stated.pairs.described(stated.pair_kind)})",
+        "fitted on": f"{stated.n_points:,} points",
+        "fingerprint": stated.fingerprint,
+        "parameters": ", ".join(f"{n}={v}" for n, v in parameters.items()) or "none",
+        "written by": ", ".join(
+            f"{n} {v}" for n, v in dict(header.get("versions") or {}).items()
+        ),
+    }
+    guarantee = stated.guarantee
+    if guarantee is not None:
+        rows["cap"] = f"{guarantee.cap:.9f}"
+        rows["kept"] = (
+            f"{guarantee.kept:.9f} ({guarantee.objective.value}), at most "
+            f"{guarantee.kept_bound:.9f} under the cap"
+        )
+    console.say(f"{model.path}: isoproj model, format {header.get('format_version')}")
+    for name, text in rows.items():
+        console.say(f"  {name:<12} {text}")
+    console.tell(
+        "info",
+        {
+            "kind": "model",
+            "name": model.path,
+            "model": {
+                "estimator": header.get("estimator"),
+                "format_version": header.get("format_version"),
+                "parameters": parameters,
+                "fitted": header.get("fitted"),
+                "n_features": stated.n_features,
+                "n_components": stated.n_components,
+                "dtype": str(stated.components.dtype),
+                "distortion": stated.distortion,
+                "lower_bound": stated.lower_bound,
+                "n_pairs": stated.n_pairs,
+                "pairs": stated.pair_kind.value,
+                "include_norms": stated.include_norms,
+                "min_distance": stated.min_distance,
+                "n_close": stated.n_close,
+                "n_points": stated.n_points,
+                "fingerprint": stated.fingerprint,
+                "guarantee": describe_guarantee(guarantee),
+                "versions": header.get("versions"),
+            },
+        },
+    )
+
+
+def _data_info(name: str, console: Console) -> None:
+    fault, data, facts = "", None, None
+    try:
+        data = read_points(name)
+        facts = describe_data(data)
+    except FormatError as error:
+        fault = str(error)
+        if name == "-":
+            raise
+    # What the file holds may be of use even when it is not clear which part is meant.
+    format_, contents = ("", []) if name == "-" else contents_of(name)
+    if data is not None:
+        kind = "sparse " if is_sparse(data.points) else ""
+        part = f", {data.chosen!r}" if data.chosen else ""
+        n_points, n_features = data.points.shape
+        console.say(
+            f"{data.name}: {n_points:,} points, {n_features:,} features, {kind}"
+            f"{data.points.dtype} ({data.format}{part})"
+        )
+    else:
+        console.say(f"{name}: {format_}, not usable as it is: {fault}")
+    named = [content for content in contents if content.name]
+    if named:
+        console.say("holds " + ", ".join(_shown(c) for c in named[:20]))
+    if len(named) > 20:
+        console.say(f"and {len(named) - 20} more")
+    console.tell(
+        "info",
+        {
+            "kind": "data",
+            "name": name,
+            "format": format_ or (data.format if data else None),
+            "data": facts,
+            "fault": fault or None,
+            "contents": [
+                {"name": c.name, "shape": list(c.shape), "dtype": c.dtype}
+                for c in contents
+            ],
+        },
+    )
+
+
+def _shown(content: Content) -> str:
+    size = " x ".join(map(str, content.shape))
+    return f"{content.name} ({size} {content.dtype})" if size else content.name

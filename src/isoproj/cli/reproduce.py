@@ -1,0 +1,235 @@
+"""``isoproj reproduce``: the paper's experiments again, with numbers and verdicts."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from isoproj.cli.console import Console
+from isoproj.cli.errors import Interrupted, Trouble
+from isoproj.numerics.container import write_atomically
+from isoproj.numerics.threads import n_threads
+from isoproj.reproduction.claims import Verdict, verdicts
+from isoproj.reproduction.datasets import MissingDataError, load
+from isoproj.reproduction.figures import draw_all
+from isoproj.reproduction.page import render_page
+from isoproj.reproduction.records import Records
+from isoproj.reproduction.runner import Progress, run_cells
+from isoproj.reproduction.table import Experiment, chosen, in_order
+
+__all__ = ["page_command", "reproduce"]
+
+RECORDS = "records.jsonl"
+
+
+def reproduce(options: argparse.Namespace, console: Console) -> None:
+    """Run what is missing, then make page, figures and verdicts from all records.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+        Of ``isoproj reproduce``.
+    console : Console
+        Where to.
+    """
+    experiments = chosen(options.only, quick=not options.full)
+    if options.list:
+        _tell_list(experiments, console)
+        return
+    jobs = n_threads() if options.jobs is None else options.jobs
+    if jobs < 1:
+        msg = f"--jobs must be 1 or more; got {jobs}. Leave it out for one a core."
+        raise Trouble(msg)
+    folder = Path(options.output)
+    path = folder / RECORDS
+    if options.report:
+        if not path.is_file():
+            msg = f"{path} must hold records; there are none. Run without --report."
+            raise Trouble(msg)
+        records = Records.read(path)
+        experiments = _as_recorded(experiments, records)
+    else:
+        experiments = _with_data_at_hand(experiments, console, offline=options.offline)
+        if find_spec("scs") is None:
+            console.warn("SDP+DR by SCS is left out: pip install 'isoproj[sdp]'.")
+        folder.mkdir(parents=True, exist_ok=True)
+        records = _run(experiments, path, jobs, console)
+    _publish(options, experiments, records, console)
+
+
+def _tell_list(experiments: tuple[Experiment, ...], console: Console) -> None:
+    rows = [
+        [
+            experiment.name,
+            str(len(experiment.cells())),
+            experiment.title,
+        ]
+        for experiment in experiments
+    ]
+    console.table(["experiment", "cells", "what"], rows)
+    console.tell("reproduce", _payload(experiments, Records(), None, None, [], []))
+
+
+def _with_data_at_hand(
+    experiments: tuple[Experiment, ...], console: Console, *, offline: bool
+) -> tuple[Experiment, ...]:
+    """Return what can be run: bundled digits for MNIST, no 20 Newsgroups without it."""
+    wanted = {s.data for experiment in experiments for s in experiment.subjects}
+    if "mnist" in wanted and not _is_at_hand("mnist", console, offline=offline):
+        console.warn("scikit-learn's bundled 8 x 8 digits stand in for MNIST.")
+        experiments = _on_digits(experiments)
+    if "news" in wanted and not _is_at_hand("news", console, offline=offline):
+        console.warn("the experiments on 20 Newsgroups are left out.")
+        experiments = _without_news(experiments)
+    left = tuple(e for e in experiments if e.cells())
+    if not left:
+        msg = "none of these experiments can be run without its data: see above."
+        raise Trouble(msg)
+    return left
+
+
+def _is_at_hand(name: str, console: Console, *, offline: bool) -> bool:
+    try:
+        load(name, offline=offline)
+    except MissingDataError as error:
+        console.warn(str(error))
+        return False
+    return True
+
+
+def _without_news(experiments: tuple[Experiment, ...]) -> tuple[Experiment, ...]:
+    return tuple(
+        experiment
+        for experiment in experiments
+        if all(s.data != "news" for s in experiment.subjects)
+    )
+
+
+def _on_digits(experiments: tuple[Experiment, ...]) -> tuple[Experiment, ...]:
+    smallest = int(np.bincount(load("digits").train_labels).min())
+    return tuple(
+        experiment
+        if any(s.data == "news" for s in experiment.subjects)
+        else experiment.on("digits", smallest)
+        for experiment in experiments
+    )
+
+
+def _as_recorded(
+    experiments: tuple[Experiment, ...], records: Records
+) -> tuple[Experiment, ...]:
+    """Return the experiments on the data that the records are of."""
+    data = {finished.cell.subject.data for finished in records.cells.values()}
+    if "digits" in data and "mnist" not in data:
+        experiments = _on_digits(experiments)
+        if "news" not in data:
+            experiments = _without_news(experiments)
+    return experiments
+
+
+def _run(
+    experiments: tuple[Experiment, ...], path: Path, jobs: int, console: Console
+) -> Records:
+    cells = in_order(experiments)
+    missing = len(Records.read(path).lacking(cells))
+    console.note(f"{len(cells) - missing} of {len(cells)} cells are finished already")
+    with console.pieces("reproducing", missing) as show:
+
+        def tell(progress: Progress) -> None:
+            finished = progress.finished
+            text = f"{finished.cell.key}, {finished.seconds:.1f} s"
+            show(text, progress.seconds_left)
+
+        try:
+            return run_cells(cells, path, jobs=jobs, progress=tell)
+        except KeyboardInterrupt:
+            console.note(
+                f"stopped; finished cells are kept in {path}, and the same command "
+                "goes on from there."
+            )
+            raise Interrupted from None
+
+
+def page_command(options: argparse.Namespace) -> str:
+    """Return the command that makes a page with these options from its records.
+
+    Examples
+    --------
+    >>> from isoproj.cli.arguments import build_parser
+    >>> from isoproj.cli.reproduce import page_command
+    >>> page_command(build_parser().parse_args(["reproduce", "--full"]))
+    'isoproj reproduce --full -o results'
+    """
+    words = ["isoproj", "reproduce", "--full" if options.full else "--quick"]
+    words += ["--only", *options.only] if options.only else []
+    return " ".join([*words, "-o", Path(options.output).as_posix()])
+
+
+def _publish(
+    options: argparse.Namespace,
+    experiments: tuple[Experiment, ...],
+    records: Records,
+    console: Console,
+) -> None:
+    """Write records in order, figures and page; print the verdicts."""
+    folder = Path(options.output)
+    here = records.within(cell.key for cell in in_order(experiments))
+    if not options.report:
+        records.write(folder / RECORDS)
+    figures: list[Path] = []
+    if find_spec("matplotlib") is None:
+        console.warn("there are no figures without: pip install 'isoproj[plot]'.")
+    else:
+        drawn = draw_all(here, folder)
+        figures = [path for paths in drawn.values() for path in paths]
+    page = folder.with_name(f"{folder.name}.md")
+    beside = folder.name if figures else None
+    text = render_page(records, experiments, page_command(options), beside)
+    write_atomically(page, text.encode())
+    found = verdicts(here)
+    rows = [[v.claim.name, str(v.outcome), str(v.n_cells), v.measured] for v in found]
+    console.table(["claim", "verdict", "cells", "measured"], rows)
+    console.say(f"wrote {page}")
+    console.tell(
+        "reproduce", _payload(experiments, records, folder, page, figures, found)
+    )
+
+
+def _payload(
+    experiments: tuple[Experiment, ...],
+    records: Records,
+    folder: Path | None,
+    page: Path | None,
+    figures: list[Path],
+    found: list[Verdict],
+) -> dict[str, Any]:
+    return {
+        "folder": None if folder is None else os.fspath(folder),
+        "page": None if page is None else os.fspath(page),
+        "figures": [os.fspath(path) for path in figures],
+        "experiments": [
+            {
+                "name": experiment.name,
+                "title": experiment.title,
+                "cells": len(experiment.cells()),
+                "finished": sum(c.key in records.cells for c in experiment.cells()),
+            }
+            for experiment in experiments
+        ],
+        "verdicts": [
+            {
+                "claim": verdict.claim.name,
+                "statement": verdict.claim.statement,
+                "tolerance": verdict.claim.tolerance,
+                "measured": verdict.measured,
+                "outcome": str(verdict.outcome),
+                "n_cells": verdict.n_cells,
+            }
+            for verdict in found
+        ],
+    }

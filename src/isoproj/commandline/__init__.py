@@ -1,1 +1,0 @@
-"""The program ``isoproj``: its verbs, what they print and how they fail."""

@@ -1,1 +1,0 @@
-"""Methods side by side: one referee, one comparison, tidy records."""

@@ -1,1 +1,0 @@
-"""A projection in the form that other systems load."""

@@ -1,0 +1,1 @@
+"""Write a model in the formats of other systems."""

@@ -1,0 +1,1 @@
+"""Read points from files."""

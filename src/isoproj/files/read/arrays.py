@@ -1,0 +1,351 @@
+"""Formats that hold whole arrays: .npy, .npz, .fvecs and kin, safetensors, HDF5."""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from pathlib import PurePath
+from typing import IO, Any
+
+import numpy as np
+import safetensors
+import scipy.sparse
+from numpy.typing import NDArray
+
+from isoproj.exceptions import FormatError
+from isoproj.files.formats import Format
+from isoproj.files.read.sources import (
+    Content,
+    Selection,
+    Source,
+    choose_array,
+    reading,
+)
+from isoproj.numerics.arrays import Rows
+from isoproj.numerics.extras import needed
+from isoproj.numerics.storage import Storage
+
+__all__ = ["array_contents", "is_model", "read_array"]
+
+_VECS: dict[Format, np.dtype[Any]] = {
+    Format.FVECS: np.dtype("<f4"),
+    Format.IVECS: np.dtype("<i4"),
+    Format.BVECS: np.dtype("u1"),
+}
+_SPARSE_PARTS = {
+    "csr": ("data", "indices", "indptr"),
+    "csc": ("data", "indices", "indptr"),
+    "bsr": ("data", "indices", "indptr"),
+    "coo": ("data", "row", "col"),
+    "dia": ("data", "offsets"),
+}
+_SPARSE_NAME = "matrix"
+
+
+def array_contents(source: Source) -> list[Content]:
+    """Return what a file of arrays holds, without reading the numbers.
+
+    Parameters
+    ----------
+    source : Source
+        A file of one of this module's formats.
+
+    Returns
+    -------
+    list of Content
+        One entry per array.
+
+    Raises
+    ------
+    FormatError
+        If the file is damaged.
+    """
+    with reading(source):
+        if source.format is Format.NPY:
+            with source.open() as stream:
+                shape, _, dtype = _npy_header(stream)
+            return [Content(name="", shape=shape, dtype=dtype.str)]
+        if source.format is Format.NPZ:
+            return _npz_contents(source)
+        if source.format is Format.SAFETENSORS:
+            return _safetensors_contents(source)
+        if source.format is Format.HDF5:
+            return _hdf5_contents(source)
+        vectors = _read_vecs(source)
+        return [Content(name="", shape=vectors.shape, dtype=vectors.dtype.str)]
+
+
+def read_array(
+    source: Source, selection: Selection, storage: Storage
+) -> tuple[Rows, str]:
+    """Read the matrix that is meant; plain .npy and .fvecs are mapped, not loaded.
+
+    Parameters
+    ----------
+    source : Source
+        A file of one of this module's formats.
+    selection : Selection
+        Which array.
+    storage : Storage
+        Where points go that are read slice by slice, from HDF5 and safetensors.
+
+    Returns
+    -------
+    points : ndarray or sparse array
+        As stored; its shape is not checked here.
+    chosen : str
+        Name of the array, empty where the file has only one without a name.
+
+    Raises
+    ------
+    FormatError
+        If the file is damaged or the choice is not clear.
+    """
+    if source.format is Format.SAFETENSORS and is_model(source):
+        msg = f"{source.name} must hold points; it is an isoproj model. Name the data."
+        raise FormatError(msg)
+    with reading(source):
+        if source.format is Format.NPY:
+            return _read_npy(source), ""
+        if source.format.is_vecs:
+            return _read_vecs(source), ""
+    content = choose_array(source, array_contents(source), selection)
+    with reading(source):
+        if source.format is Format.NPZ:
+            return _read_npz(source, content), content.name
+        if source.format is Format.SAFETENSORS:
+            with safetensors.safe_open(source.plain_path(), framework="numpy") as file:
+                return _read_tensor(file, content, storage), content.name
+        h5py = _h5py()
+        with h5py.File(source.plain_path(), "r") as file:
+            data = file[content.name]
+            if not content.is_matrix:
+                return data[...], content.name
+            return storage.filled(data, data.shape, data.dtype), content.name
+
+
+def _read_tensor(file: Any, content: Content, storage: Storage) -> NDArray[Any]:  # noqa: ANN401
+    if not content.is_matrix or not content.shape[0]:
+        return np.asarray(file.get_tensor(content.name))
+    rows = file.get_slice(content.name)
+    n_rows, n_columns = content.shape
+    return storage.filled(rows, (n_rows, n_columns), rows[:1].dtype)
+
+
+def is_model(source: Source) -> bool:
+    """Return whether a safetensors file is an isoproj model or says it is.
+
+    Parameters
+    ----------
+    source : Source
+        Any file.
+
+    Returns
+    -------
+    bool
+        True for models, damaged ones included.
+    """
+    if source.format is not Format.SAFETENSORS:
+        return False
+    if PurePath(source.name).suffix.lower() == ".isoproj":
+        return True
+    try:
+        with safetensors.safe_open(source.plain_path(), framework="numpy") as file:
+            return "isoproj" in (file.metadata() or {})
+    except (safetensors.SafetensorError, ValueError, TypeError, OverflowError):
+        return False
+
+
+def _npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    version = np.lib.format.read_magic(stream)
+    if version == (1, 0):
+        shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
+    elif version == (2, 0):
+        shape, fortran, dtype = np.lib.format.read_array_header_2_0(stream)
+    else:
+        # Version 3 exists for field names that are not Latin; points have none.
+        msg = f"its version is {version}, and points need 1.0 or 2.0"
+        raise ValueError(msg)
+    if dtype.hasobject:
+        msg = "it holds Python objects (a pickle), which isoproj never loads"
+        raise ValueError(msg)
+    return shape, fortran, dtype
+
+
+def _check_length(shape: tuple[int, ...], dtype: np.dtype[Any], have: int) -> None:
+    """Raise unless the bytes after the header are those the header promises."""
+    promised = math.prod(shape) * dtype.itemsize
+    if min(shape, default=0) < 0 or promised != have:
+        size = "x".join(map(str, shape)) or "a scalar"
+        what = "cut off" if have < promised else "too long"
+        msg = (
+            f"it is {what}: the header promises {size} of {dtype}, {promised:,} bytes, "
+            f"and {have:,} follow"
+        )
+        raise ValueError(msg)
+
+
+def _read_npy(source: Source) -> NDArray[Any]:
+    with source.open() as stream:
+        shape, fortran, dtype = _npy_header(stream)
+        offset = stream.tell()
+        _check_length(shape, dtype, source.size - offset)
+        order: Any = "F" if fortran else "C"
+        if source.path is None:
+            flat = np.frombuffer(source.content or b"", dtype=dtype, offset=offset)
+            return flat.reshape(shape, order=order)
+    if 0 in shape or not shape:
+        return np.empty(shape, dtype=dtype)
+    return np.memmap(
+        source.path, dtype=dtype, mode="r", offset=offset, shape=shape, order=order
+    )
+
+
+def _npz_members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
+    members = {
+        info.filename.removesuffix(".npy"): info
+        for info in archive.infolist()
+        if info.filename.endswith(".npy")
+    }
+    if not members:
+        names = [info.filename for info in archive.infolist()]
+        if any(name.endswith(".pkl") for name in names):
+            msg = "it is a PyTorch file (a pickle), which isoproj never loads"
+            raise ValueError(msg)
+        msg = f"it is a zip archive without arrays ({', '.join(names[:3]) or 'empty'})"
+        raise ValueError(msg)
+    return members
+
+
+def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
+    with archive.open(info) as stream:
+        shape, fortran, dtype = _npy_header(stream)
+        # The header is checked against the stated size before anything is allocated.
+        _check_length(shape, dtype, info.file_size - stream.tell())
+        content = stream.read()
+    _check_length(shape, dtype, len(content))
+    flat = np.frombuffer(content, dtype=dtype)
+    return flat.reshape(shape, order="F" if fortran else "C")
+
+
+def _is_sparse(members: dict[str, zipfile.ZipInfo]) -> bool:
+    return {"format", "shape", "data"} <= set(members)
+
+
+def _npz_contents(source: Source) -> list[Content]:
+    with zipfile.ZipFile(source.plain_path()) as archive:
+        members = _npz_members(archive)
+        if _is_sparse(members):
+            shape = _read_member(archive, members["shape"]).tolist()
+            dtype = _member_header(archive, members["data"])[1]
+            whole = tuple(int(n) for n in shape)
+            return [
+                Content(name=_SPARSE_NAME, shape=whole, dtype=f"sparse {dtype.str}")
+            ]
+        headers = {name: _member_header(archive, i) for name, i in members.items()}
+    return [
+        Content(name=name, shape=shape, dtype=dtype.str)
+        for name, (shape, dtype) in headers.items()
+    ]
+
+
+def _member_header(
+    archive: zipfile.ZipFile, info: zipfile.ZipInfo
+) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    with archive.open(info) as stream:
+        shape, _, dtype = _npy_header(stream)
+    return shape, dtype
+
+
+def _read_npz(source: Source, content: Content) -> Rows:
+    with zipfile.ZipFile(source.plain_path()) as archive:
+        members = _npz_members(archive)
+        if content.dtype.startswith("sparse"):
+            return _read_sparse(archive, members)
+        return _read_member(archive, members[content.name])
+
+
+def _read_sparse(archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo]) -> Rows:
+    """Assemble what ``scipy.sparse.save_npz`` took apart, and check every index."""
+    kind = _read_member(archive, members["format"]).item()
+    kind = kind.decode() if isinstance(kind, bytes) else str(kind)
+    if kind not in _SPARSE_PARTS:
+        msg = f"its sparse format is {kind!r}, not one of {', '.join(_SPARSE_PARTS)}"
+        raise ValueError(msg)
+    shape: Any = tuple(_read_member(archive, members["shape"]).tolist())
+    parts = [_read_member(archive, members[name]) for name in _SPARSE_PARTS[kind]]
+    if len(shape) != 2 or any(part.dtype.kind not in "iu" for part in parts[1:]):
+        msg = "its sparse indices are not whole numbers of two axes"
+        raise ValueError(msg)
+    if kind == "coo":
+        return scipy.sparse.coo_array((parts[0], (parts[1], parts[2])), shape=shape)
+    if kind == "dia":
+        return scipy.sparse.dia_array((parts[0], parts[1]), shape=shape)
+    maker = getattr(scipy.sparse, f"{kind}_array")
+    matrix: Rows = maker(tuple(parts), shape=shape)
+    # Without it an index outside the matrix would be read from foreign memory.
+    matrix.check_format(full_check=True)
+    return matrix
+
+
+def _read_vecs(source: Source) -> NDArray[Any]:
+    """Map vectors that each follow their own length, a 32-bit integer."""
+    value = _VECS[source.format]
+    with source.open() as stream:
+        width = int.from_bytes(stream.read(4), "little", signed=True)
+    record = 4 + width * value.itemsize
+    if width < 1 or source.size % record:
+        msg = (
+            f"the first length is {width}, and {source.size:,} bytes are not a whole "
+            "number of such vectors"
+        )
+        raise ValueError(msg)
+    if source.path is None:
+        raw = np.frombuffer(source.content or b"", dtype=np.uint8)
+    else:
+        raw = np.memmap(source.path, dtype=np.uint8, mode="r")
+    records = raw.reshape(-1, record)
+    lengths = np.ascontiguousarray(records[:, :4]).view("<i4").ravel()
+    other = np.flatnonzero(lengths != width)
+    if other.size:
+        row = int(other[0])
+        msg = f"row {row} has width {lengths[row]}, row 0 has {width}"
+        raise ValueError(msg)
+    whole = raw.view(np.dtype([("length", "<i4"), ("values", value, (width,))]))
+    return np.asarray(whole["values"])
+
+
+def _safetensors_contents(source: Source) -> list[Content]:
+    contents = []
+    with safetensors.safe_open(source.plain_path(), framework="numpy") as file:
+        for name in file.keys():  # noqa: SIM118 - not a dict
+            part = file.get_slice(name)
+            contents.append(
+                Content(
+                    name=name,
+                    shape=tuple(part.get_shape()),
+                    dtype=str(part.get_dtype()).lower(),
+                )
+            )
+    return contents
+
+
+def _h5py() -> Any:  # noqa: ANN401 - a module
+    return needed("h5py", extra="io", purpose="HDF5")
+
+
+def _hdf5_contents(source: Source) -> list[Content]:
+    h5py = _h5py()
+    contents: list[Content] = []
+
+    def see(name: str, item: Any) -> None:  # noqa: ANN401 - h5py has no types
+        if isinstance(item, h5py.Dataset):
+            dtype = item.dtype
+            kind = dtype.str if dtype.kind in "biuf" else f"other {dtype}"
+            contents.append(
+                Content(name=name, shape=tuple(item.shape or ()), dtype=kind)
+            )
+
+    with h5py.File(source.plain_path(), "r") as file:
+        file.visititems(see)
+    return contents

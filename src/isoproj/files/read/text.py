@@ -1,0 +1,234 @@
+"""Points as text: .csv and .tsv, with the place of whatever is not a number."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isoproj.exceptions import FormatError
+from isoproj.files.formats import Format
+from isoproj.files.read.sources import Selection, Source, choose_columns, reading
+
+__all__ = ["read_text", "text_names"]
+
+_DELIMITERS = ",;\t"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Layout:
+    """How a text is to be read: separator, names, first line of numbers."""
+
+    delimiter: str | None
+    names: tuple[str, ...] | None
+    n_skipped: int
+    n_columns: int
+
+
+def text_names(source: Source, selection: Selection) -> tuple[tuple[str, ...], int]:
+    """Return the names of the columns, empty if there are none, and their count.
+
+    Parameters
+    ----------
+    source : Source
+        A text.
+    selection : Selection
+        Whether there is a header.
+
+    Returns
+    -------
+    names : tuple of str
+        From the header.
+    n_columns : int
+        Width of the first line.
+    """
+    layout = _layout_of(source, selection)
+    return layout.names or (), layout.n_columns
+
+
+def read_text(
+    source: Source, selection: Selection
+) -> tuple[NDArray[np.float64], tuple[str, ...] | None]:
+    """Read a table of numbers.
+
+    Parameters
+    ----------
+    source : Source
+        A text in UTF-8.
+    selection : Selection
+        Columns to read, and whether there is a header.
+
+    Returns
+    -------
+    points : ndarray of shape (n_points, n_features)
+        The columns asked for.
+    names : tuple of str or None
+        Their names, if the text has any.
+
+    Raises
+    ------
+    FormatError
+        With line and column of the first thing that is not a number.
+    """
+    with reading(source):
+        layout = _layout_of(source, selection)
+    columns, names = None, layout.names
+    if selection.columns is not None:
+        columns = choose_columns(
+            source.name, selection.columns, names, layout.n_columns
+        )
+        names = None if names is None else tuple(names[c] for c in columns)
+    if not _has_rows(source, layout):
+        msg = f"{source.name} must hold points; it has no rows. Choose another file."
+        raise FormatError(msg)
+    try:
+        with _lines(source) as lines:
+            points = np.loadtxt(
+                lines,
+                delimiter=layout.delimiter,
+                skiprows=layout.n_skipped,
+                usecols=columns,
+                comments=None,
+                quotechar='"',
+                ndmin=2,
+            )
+    except (ValueError, OverflowError) as error:
+        fault = _fault(source, layout, columns) or str(error).splitlines()[0]
+        msg = f"{source.name}, {fault}"
+        raise FormatError(msg) from None
+    return points, names
+
+
+def _lines(source: Source) -> io.TextIOWrapper:
+    # utf-8-sig drops the mark that spreadsheets put in front.
+    return io.TextIOWrapper(source.open(), encoding="utf-8-sig", newline=None)
+
+
+def _layout_of(source: Source, selection: Selection) -> _Layout:
+    try:
+        with _lines(source) as lines:
+            n_blank, first = 0, ""
+            for line in lines:
+                if line.strip():
+                    first = line.rstrip("\n")
+                    break
+                n_blank += 1
+            lines.read()
+    except UnicodeDecodeError as error:
+        msg = (
+            f"{source.name} must be text in UTF-8; byte {error.start} is not. "
+            "Save it as UTF-8."
+        )
+        raise FormatError(msg) from None
+    if not first:
+        msg = f"{source.name} must hold points; it has blank lines only."
+        raise FormatError(msg)
+    delimiter = _delimiter(source, first)
+    fields = _split(first, delimiter)
+    has_header = _is_header(source, fields, selection.header)
+    return _Layout(
+        delimiter=delimiter,
+        names=tuple(f.strip() for f in fields) if has_header else None,
+        n_skipped=n_blank + has_header,
+        n_columns=len(fields),
+    )
+
+
+def _delimiter(source: Source, line: str) -> str | None:
+    """Return what separates the fields of a line; None is white space."""
+    outside = "".join(line.split('"')[::2])
+    counts = {mark: outside.count(mark) for mark in _DELIMITERS}
+    common = max(counts, key=lambda mark: counts[mark])
+    promised = {Format.TSV: "\t", Format.CSV: ",;"}.get(source.format, "")
+    is_named = source.name.lower().removesuffix(".gz").endswith((".csv", ".tsv"))
+    if counts[common] == 0:
+        return None if " " in line.strip() else promised[0]
+    if is_named and common not in promised:
+        words = {",": "commas", ";": "semicolons", "\t": "tabs"}
+        msg = (
+            f"{source.name} is named like {source.format.title}, but its fields are "
+            f"separated by {words[common]}. Rename it to what it is."
+        )
+        raise FormatError(msg)
+    return common
+
+
+def _split(line: str, delimiter: str | None) -> list[str]:
+    if delimiter is None:
+        return line.split()
+    return next(csv.reader([line], delimiter=delimiter))
+
+
+def _is_number(field: str) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_header(source: Source, fields: list[str], asked: str) -> bool:
+    if asked != "auto":
+        return asked == "yes"
+    counted = [f.strip() for f in fields if f.strip()]
+    # Data frames without names are saved with 0, 1, 2, ... on top: nobody can tell
+    # that from a point, so nobody guesses.
+    if len(counted) > 2 and counted == [str(i) for i in range(len(counted))]:
+        msg = (
+            f"{source.name} begins with {', '.join(counted[:3])}, ...: that may be a "
+            "header or a point. Say --header yes or --header no."
+        )
+        raise FormatError(msg)
+    return not any(_is_number(field) for field in fields)
+
+
+def _rows(source: Source, layout: _Layout) -> Iterator[tuple[int, list[str]]]:
+    """Yield line numbers, counted from 1, with the fields of rows that hold any."""
+    with _lines(source) as lines:
+        for _ in range(layout.n_skipped):
+            lines.readline()
+        if layout.delimiter is None:
+            for number, line in enumerate(lines, layout.n_skipped + 1):
+                if line.strip():
+                    yield number, line.split()
+            return
+        reader = csv.reader(lines, delimiter=layout.delimiter)
+        for fields in reader:
+            if fields:
+                yield layout.n_skipped + reader.line_num, fields
+
+
+def _has_rows(source: Source, layout: _Layout) -> bool:
+    with reading(source):
+        return next(_rows(source, layout), None) is not None
+
+
+def _fault(source: Source, layout: _Layout, columns: list[int] | None) -> str:
+    """Return where the text stops being a table of numbers."""
+    with reading(source):
+        for row, (line, fields) in enumerate(_rows(source, layout)):
+            place = f"line {line} (row {row})"
+            if len(fields) != layout.n_columns:
+                return (
+                    f"{place}: has {len(fields)} columns where the first line has "
+                    f"{layout.n_columns}. Every row must have as many; mend that line."
+                )
+            looked_at: Any = range(len(fields)) if columns is None else columns
+            for column in looked_at:
+                if not _is_number(fields[column]):
+                    return f"{place}, {_complaint(layout, column, fields[column])}"
+    return ""
+
+
+def _complaint(layout: _Layout, column: int, field: str) -> str:
+    name = f" ({layout.names[column]!r})" if layout.names else ""
+    shown = repr(field[:40]) if field.strip() else "an empty field"
+    return (
+        f"column {column}{name}: {shown} is not a number. Leave that column out with "
+        "--columns, or mend the field."
+    )

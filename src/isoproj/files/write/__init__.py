@@ -1,0 +1,1 @@
+"""Write points to files."""

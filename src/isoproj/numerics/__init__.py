@@ -1,0 +1,1 @@
+"""Array checks, spectral facts, threads, scratch storage and the file container."""

@@ -1,0 +1,162 @@
+"""Unit directions of a working set of pairs, applied without being formed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from isoproj.numerics.arrays import Rows
+from isoproj.numerics.spectral import Array, Indices
+from isoproj.pairs.points import squared_lengths
+
+__all__ = ["Secants"]
+
+Real = NDArray[Any]
+
+
+class Secants:
+    """The matrix of unit directions ``x_l``, one a row, as incidence times points.
+
+    A working set has more pairs than points, so that ``E V = B (U V)`` with the sparse
+    incidence matrix ``B`` costs a fraction of a product with ``E`` itself.
+
+    Parameters
+    ----------
+    coordinates : ndarray of shape (n_points, n_dims)
+        Points in their span.
+    pairs : ndarray of shape (m, 2)
+        Pairs of distinct points.
+    further : ndarray of shape (q, n_dims) or None
+        Rows that follow those of the pairs, of any length.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj.pairs.directions import Secants
+    >>> points = np.array([[0.0, 0.0], [3.0, 4.0]])
+    >>> Secants(points, np.array([[1, 0]])).images(np.eye(2)).round(9).tolist()
+    [[0.6, 0.8]]
+    """
+
+    def __init__(
+        self, coordinates: Array, pairs: Indices, further: Array | None = None
+    ) -> None:
+        inverse = _inverse_lengths(coordinates, pairs)
+        self._set(coordinates, pairs, inverse, further)
+
+    def _set(
+        self,
+        coordinates: Real,
+        pairs: Indices,
+        inverse: Real,
+        further: Real | None,
+    ) -> None:
+        self.coordinates = coordinates
+        self.pairs = pairs
+        self.inverse = inverse
+        self.further = further
+        seen = np.zeros(coordinates.shape[0], dtype=bool)
+        seen[pairs] = True
+        n_seen = int(seen.sum())
+        self._rows: Real
+        self._incidence: Rows
+        if pairs.shape[0] < n_seen:
+            self._rows, self._incidence = self.explicit(), None
+            return
+        label = np.cumsum(seen) - 1
+        self._rows = coordinates if n_seen == seen.size else coordinates[seen]
+        m = pairs.shape[0]
+        self._incidence = scipy.sparse.csr_array(
+            (
+                np.column_stack([inverse, -inverse]).ravel(),
+                label[pairs].ravel(),
+                np.arange(0, 2 * m + 1, 2),
+            ),
+            shape=(m, n_seen),
+        )
+
+    def __len__(self) -> int:
+        return int(self.pairs.shape[0])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Working precision."""
+        return self.coordinates.dtype
+
+    def explicit(self, index: Indices | None = None) -> Real:
+        """Return the directions at ``index`` (all by default) as rows."""
+        pairs = self.pairs if index is None else self.pairs[index]
+        inverse = self.inverse if index is None else self.inverse[index]
+        gaps = self.coordinates[pairs[:, 0]] - self.coordinates[pairs[:, 1]]
+        gaps *= inverse[:, None]
+        return np.asarray(gaps)
+
+    def images(self, basis: Real) -> Real:
+        """Return ``x^T V`` for every direction, shape (m + q, k)."""
+        mapped = self._rows @ basis
+        images = mapped if self._incidence is None else self._incidence @ mapped
+        if self.further is None:
+            return np.asarray(images)
+        return np.vstack([images, self.further @ basis])
+
+    def pull(self, coefficients: Real) -> Real:
+        """Return ``sum_l x_l c_l``, shape (n_dims, k), for rows ``c_l``."""
+        of_pairs = coefficients[: len(self)]
+        if self._incidence is not None:
+            of_pairs = self._incidence.T @ of_pairs
+        pulled = np.asarray(self._rows.T @ of_pairs)
+        if self.further is not None:
+            pulled += self.further.T @ coefficients[len(self) :]
+        return pulled
+
+    def take(self, index: Indices) -> Secants:
+        """Return the pairs at ``index`` alone, with all further rows."""
+        return self._derived(
+            self.coordinates, self.pairs[index], self.inverse[index], self.further
+        )
+
+    def joined(self, index: Indices, pairs: Indices) -> Secants:
+        """Return the pairs at ``index``, then other ones, with all further rows."""
+        fresh = _inverse_lengths(self.coordinates, pairs)
+        return self._derived(
+            self.coordinates,
+            np.concatenate([self.pairs[index], pairs]),
+            np.concatenate([self.inverse[index], fresh]),
+            self.further,
+        )
+
+    def astype(self, dtype: type[np.floating[Any]]) -> Secants:
+        """Return the same directions in another precision."""
+        if self.dtype == dtype:
+            return self
+        further = None if self.further is None else self.further.astype(dtype)
+        # Few of many points are joined: the others need no copy.
+        seen, labels = np.unique(self.pairs, return_inverse=True)
+        return self._derived(
+            self.coordinates[seen].astype(dtype),
+            labels.reshape(self.pairs.shape),
+            self.inverse.astype(dtype),
+            further,
+        )
+
+    @staticmethod
+    def _derived(
+        coordinates: Real, pairs: Indices, inverse: Real, further: Real | None
+    ) -> Secants:
+        fresh = Secants.__new__(Secants)
+        fresh._set(coordinates, pairs, inverse, further)
+        return fresh
+
+
+def _inverse_lengths(coordinates: Array, pairs: Indices) -> Array:
+    """Return ``1 / |u_i - u_j|`` for each pair, 0 where there is no direction."""
+    squares = np.concatenate(
+        [
+            squared_lengths(coordinates[chunk[:, 0]] - coordinates[chunk[:, 1]])
+            for chunk in np.array_split(pairs, 1 + pairs.shape[0] // 8192)
+        ]
+    )
+    return np.asarray(1.0 / np.sqrt(np.where(squares > 0.0, squares, np.inf)))

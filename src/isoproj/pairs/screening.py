@@ -1,0 +1,432 @@
+"""Rule out, from a few coordinates, the pairs that a map keeps more of than a level.
+
+For a map with squared singular values ``g`` and right singular vectors ``W``, and
+further orthonormal directions ``U``, a gap has the coordinates ``z`` along ``[W, U]``
+and a rest no longer than the two points' own rests together, ``t_i + t_j``. So its
+image has the squared length ``sum g z^2``, the gap itself at most
+``sum z^2 + (t_i + t_j)^2``, and the pair keeps more than ``level`` unless ::
+
+    sum (g - level) z^2  -  level sum_U z^2  -  level (t_i + t_j)^2  <=  0.
+
+The left side for a block of pairs is one product of narrow matrices. Its worst-case
+rounding error is on the side of keeping a pair. Few pairs survive where ``U`` holds the
+directions in which the rest of the data spreads most; they are bounded again, in
+float64, from differences and with more directions.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isoproj.numerics.spectral import Array, Indices, orthonormal
+from isoproj.numerics.storage import Storage
+from isoproj.numerics.threads import n_threads, threaded_map
+from isoproj.pairs.points import Points, squared_lengths, times
+
+__all__ = ["BLOCK_COLUMNS", "BLOCK_ROWS", "Screen", "Screens", "Sieve"]
+
+Block = NDArray[Any]
+
+BLOCK_ROWS = 1024
+BLOCK_COLUMNS = 1024
+_EPS = float(np.finfo(np.float64).eps)
+_CHUNK = 2048
+# Points that tell in which directions the data spread, and pairs that tell how many
+# of them pay.
+_POINTS = 1024
+_PAIRS = 16_384
+# Directions besides those of the map: choices for the product, most for survivors.
+_WIDTHS = (8, 16, 32, 64, 96)
+# A survivor costs as much as this many columns of the product for one pair.
+_GATHER = 40_000.0
+# Singular values below this share of the largest are rounding.
+_RANK = 1e-13
+# Cosines of directions that count as orthogonal.
+_LEAN = 1e-13
+# Points have size about 1. Squares next to the smallest number of a precision lose
+# digits: sums below this prove nothing in float32, lengths below that in float64.
+_FAINT = 1e-30
+_FAINT_LENGTH = 1e-150
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sieve:
+    """Points in a few coordinates, ready to bound what a linear map keeps of pairs.
+
+    Parameters
+    ----------
+    coordinates : ndarray of shape (n_points, n_dims)
+        The points.
+    directions : ndarray of shape (n_dims, s + w)
+        Those of the map, then others in which the points spread most; orthonormal.
+    images : ndarray of shape (n_points, s + w)
+        Coordinates of the points along ``directions``.
+    gains : ndarray of shape (s,)
+        Squared singular values of the map.
+    squares : ndarray of shape (n_points,)
+        Squared length of each point.
+    rests : ndarray of shape (n_points,)
+        Length of what ``images`` leaves of each point, rounded up.
+    haze : float
+        Bound on the error of an image, relative to the length of its point.
+    sample : _Sample
+        What tells how many coordinates pay.
+    storage : Storage
+        Where images go.
+    """
+
+    coordinates: Array
+    directions: Array
+    images: Array
+    gains: Array
+    squares: Array
+    rests: Array
+    haze: float
+    sample: _Sample
+    storage: Storage
+
+    @staticmethod
+    def of(coordinates: Array, linear: Array, storage: Storage | None = None) -> Sieve:
+        """Return a sieve for a map.
+
+        Parameters
+        ----------
+        coordinates : ndarray of shape (n_points, n_dims)
+            The points.
+        linear : ndarray of shape (n_dims, s)
+            ``|linear.T x|^2`` is what is kept of direction ``x``.
+        storage : Storage or None
+            Where images go; None means memory.
+
+        Returns
+        -------
+        Sieve
+            For any level.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from isoproj.pairs.screening import Sieve
+        >>> sieve = Sieve.of(np.diag([3.0, 2.0, 1.0]), np.eye(3, 1))
+        >>> sieve.least(np.array([[0, 1], [1, 2]])).round(6).tolist()
+        [0.692308, 0.0]
+        """
+        vectors, sizes, _ = np.linalg.svd(linear, full_matrices=False)
+        own = sizes > _RANK * max(float(sizes.max(initial=0.0)), 1e-300)
+        vectors, gains = vectors[:, own], np.square(sizes[own])
+        further = _spread_directions(coordinates, vectors, max(_WIDTHS))
+        directions = np.hstack([vectors, further])
+        storage = storage or Storage()
+        images = times(coordinates, directions, storage)
+        squares = _by_rows(lambda rows: squared_lengths(coordinates[rows]), coordinates)
+        haze = 16.0 * coordinates.shape[1] * _EPS
+        rests = squares - squared_lengths(images)
+        return Sieve(
+            coordinates=coordinates,
+            directions=directions,
+            images=images,
+            gains=gains,
+            squares=squares,
+            rests=_rounded_up_roots(rests, squares, haze),
+            haze=haze,
+            sample=_Sample.of(images, gains, squares),
+            storage=storage,
+        )
+
+    def screen(self, level: float) -> Screen:
+        """Return what rules out pairs that keep more than ``level``.
+
+        It has the width at which product and survivors together cost least.
+        """
+        images = self.images
+        width = self._best_width(level)
+        if width > images.shape[1]:
+            known, width = images.shape[1], self.coordinates.shape[1]
+            images = self.storage.empty((images.shape[0], width))
+            images[:, :known] = self.images
+            rest = _completion(self.directions)
+            times(self.coordinates, rest, out=images[:, known:])
+        right = self.storage.empty((images.shape[0], width + 4), np.float32)
+        _fill_right(right, images[:, :width], self.gains, self.squares, self.haze)
+        return Screen(self, level, right)
+
+    def least(self, pairs: Indices) -> Array:
+        """Return a share that each pair keeps at least, from all directions here.
+
+        Parameters
+        ----------
+        pairs : ndarray of shape (m, 2)
+            Point numbers.
+
+        Returns
+        -------
+        ndarray of shape (m,)
+            Lower bounds, rounding accounted for.
+        """
+        bounds = np.empty(pairs.shape[0])
+        for start in range(0, pairs.shape[0], _CHUNK):
+            chunk = pairs[start : start + _CHUNK]
+            gaps = self.images[chunk[:, 0]]
+            gaps -= self.images[chunk[:, 1]]
+            np.square(gaps, out=gaps)
+            rest = self.rests[chunk].sum(axis=1)
+            kept = np.sqrt(gaps[:, : self.gains.size] @ self.gains)
+            whole = np.sqrt(gaps.sum(axis=1) + rest**2)
+            error = self.haze * np.sqrt(self.squares[chunk]).sum(axis=1)
+            error += _FAINT_LENGTH
+            kept = np.maximum(kept - self.top * error, 0.0)
+            whole += error
+            share = kept / np.where(whole > 0.0, whole, 1.0)
+            bounds[start : start + _CHUNK] = share**2 * (1.0 - 1e-13)
+        return bounds
+
+    @property
+    def top(self) -> float:
+        """Largest singular value of the map, at least 1."""
+        return max(1.0, math.sqrt(float(self.gains.max(initial=0.0))))
+
+    def _best_width(self, level: float) -> int:
+        """Return how many columns make the product and its survivors cost least.
+
+        One more than there are means that all dimensions are needed.
+        """
+        n_columns, n_dims = self.images.shape[1], self.coordinates.shape[1]
+        best, cost = n_dims if n_columns == n_dims else n_columns + 1, float(n_dims)
+        for width, whole in self.sample.wholes.items():
+            share = float(np.mean(self.sample.kept <= level * whole))
+            if width + _GATHER * share < cost:
+                best, cost = width, width + _GATHER * share
+        return int(best)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sample:
+    """Random pairs that tell how many survive a product of which width.
+
+    Parameters
+    ----------
+    kept : ndarray of shape (m,)
+        Squared length of each pair under the map.
+    wholes : dict of int to ndarray of shape (m,)
+        For each width an upper bound on the squared length of each pair.
+    """
+
+    kept: Array
+    wholes: dict[int, Array]
+
+    @staticmethod
+    def of(images: Array, gains: Array, squares: Array) -> _Sample:
+        pairs = np.random.default_rng(1).integers(images.shape[0], size=(_PAIRS, 2))
+        gaps = np.empty((_PAIRS, images.shape[1]))
+        for start in range(0, _PAIRS, _CHUNK):
+            left, right = pairs[start : start + _CHUNK].T
+            gap = np.subtract(images[left], images[right])
+            np.square(gap, out=gaps[start : start + _CHUNK])
+        wholes: dict[int, Array] = {}
+        before, length, rests = 0, np.zeros(_PAIRS), squares.copy()
+        for width in (gains.size + count for count in _WIDTHS):
+            if width > images.shape[1]:
+                break
+            length += gaps[:, before:width].sum(axis=1)
+            rests -= squared_lengths(images[:, before:width])
+            roots = np.sqrt(np.maximum(rests, 0.0))
+            wholes[width] = length + roots[pairs].sum(axis=1) ** 2
+            before = width
+        return _Sample(gaps[:, : gains.size] @ gains, wholes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Screen:
+    """A sieve at one level.
+
+    Parameters
+    ----------
+    sieve : Sieve
+        Points under the map.
+    level : float
+        Share of squared length above which pairs are not wanted.
+    right : ndarray of shape (n_points, width + 4)
+        float32 factor of the product.
+    """
+
+    sieve: Sieve
+    level: float
+    right: Block
+
+    def left(self, rows: slice) -> Block:
+        """Return the other factor of the product for some points."""
+        level, error, gains = self.level, self._error, self.sieve.gains
+        right = self.right[rows].astype(np.float64)
+        width = right.shape[1] - 4
+        weights = np.full(width, -level)
+        weights[: gains.size] += gains
+        left = np.empty(right.shape, dtype=np.float32)
+        left[:, :width] = -2.0 * weights * right[:, :width]
+        left[:, width] = -2.0 * level * right[:, width]
+        # Squares of the images add, those of the points subtract; each carries the
+        # error of the product, so that what is above 0 is so whatever the rounding.
+        above, below = 1.0 - error, level * (1.0 + error) + self._drift
+        left[:, -3] = above * right[:, -2] - below * right[:, -1]
+        left[:, -2] = above
+        left[:, -1] = -below
+        return left
+
+    def survivors(
+        self, points: Points, start: int, memory: threading.local
+    ) -> Iterator[tuple[Indices, int]]:
+        """Yield, block by block of a stripe, the pairs that are not ruled out.
+
+        Parameters
+        ----------
+        points : Points
+            The points, for which of them are the same.
+        start : int
+            First row of the stripe of ``BLOCK_ROWS`` points; columns are those after.
+        memory : threading.local
+            Where a thread keeps its block between stripes.
+
+        Yields
+        ------
+        pairs : ndarray of shape (m, 2)
+            Those that may keep at most the level, smaller number first.
+        n_pairs : int
+            Pairs of distinct points in the block.
+        """
+        space = getattr(memory, "block", None)
+        if space is None:
+            # Fresh megabytes for every block would cost as much as looking at them.
+            space = np.empty(BLOCK_ROWS * BLOCK_COLUMNS, dtype=np.float32)
+            memory.block = space
+        left = self.left(slice(start, start + BLOCK_ROWS))
+        faint = _FAINT * self.sieve.top**2
+        for first in range(start, points.n_points, BLOCK_COLUMNS):
+            right = self.right[first : first + BLOCK_COLUMNS]
+            shape = (left.shape[0], right.shape[0])
+            block = space[: shape[0] * shape[1]].reshape(shape)
+            np.matmul(left, right.T, out=block)
+            n_pairs = block.size
+            if first < start + shape[0]:
+                mirrored = np.tri(shape[0], shape[1], start - first, dtype=bool)
+                block[mirrored] = np.inf
+                n_pairs -= int(mirrored.sum())
+            i, j = np.divmod(np.flatnonzero(block <= faint), shape[1])
+            pairs = np.column_stack([i + start, j + first])
+            # Identical points have no direction; they always survive the product.
+            lead = points.first_copy[pairs]
+            same = lead[:, 0] == lead[:, 1]
+            yield pairs[~same], n_pairs - int(same.sum())
+
+    @property
+    def _error(self) -> float:
+        # Worst case of a dot product of this length, twice (for the factor 2), with
+        # room for the rounding of its factors.
+        unit = float(np.finfo(np.float32).eps) / 2.0
+        return float(2.5 * (self.right.shape[1] + 12) * unit)
+
+    @property
+    def _drift(self) -> float:
+        """Error of the form, relative to squared lengths, before any float32."""
+        return 4.0 * (1.0 + self.sieve.top**2) * self.sieve.haze
+
+
+class Screens:
+    """The screen of the level asked for last, shared by threads.
+
+    Parameters
+    ----------
+    sieve : Sieve
+        What the screens are of.
+    """
+
+    def __init__(self, sieve: Sieve) -> None:
+        self.sieve = sieve
+        self._last: Screen | None = None
+        self._lock = threading.Lock()
+
+    def at(self, level: float) -> Screen:
+        """Return the screen of a level."""
+        with self._lock:
+            if self._last is None or self._last.level != level:
+                self._last = self.sieve.screen(level)
+            return self._last
+
+
+def _by_rows(function: Any, coordinates: Array) -> Array:  # noqa: ANN401 - a lambda
+    """Return a function of slices of rows, for all rows, computed by threads."""
+    starts = range(0, coordinates.shape[0], _CHUNK)
+    chunks = (slice(start, start + _CHUNK) for start in starts)
+    return np.concatenate(list(threaded_map(function, chunks, n_threads())))
+
+
+def _spread_directions(coordinates: Array, vectors: Array, count: int) -> Array:
+    """Return orthonormal directions off ``vectors`` in which points spread most.
+
+    A sample of the points and two steps of subspace iteration are enough: the bounds
+    hold for any directions.
+    """
+    n_dims = coordinates.shape[1]
+    count = min(count, n_dims - vectors.shape[1])
+    if count <= 0:
+        return np.empty((n_dims, 0))
+    step = max(1, coordinates.shape[0] // _POINTS)
+    sample = coordinates[::step][:_POINTS]
+    sample = sample - sample.mean(axis=0)
+    sample -= (sample @ vectors) @ vectors.T
+    start = np.random.default_rng(0).standard_normal((sample.shape[0], count))
+    probe = sample.T @ start
+    for _ in range(2):
+        probe = orthonormal(_off(probe, vectors))
+        probe = sample.T @ (sample @ probe)
+    probe = orthonormal(_off(orthonormal(_off(probe, vectors)), vectors))
+    # Points that span less leave columns to chance, which may lean on ``vectors``.
+    lean = max(
+        float(np.abs(vectors.T @ probe).max(initial=0.0)),
+        float(np.abs(probe.T @ probe - np.eye(count)).max()),
+    )
+    if lean > _LEAN:
+        probe = _completion(vectors)[:, :count]
+    spread = sample @ probe
+    _, turn = np.linalg.eigh(spread.T @ spread)
+    return np.asarray(probe @ turn[:, ::-1])
+
+
+def _off(columns: Array, vectors: Array) -> Array:
+    return columns - vectors @ (vectors.T @ columns)
+
+
+def _completion(directions: Array) -> Array:
+    """Return orthonormal columns that complete the given ones to a whole basis."""
+    full = np.linalg.qr(directions, mode="complete")[0]
+    return np.asarray(full[:, directions.shape[1] :])
+
+
+def _rounded_up_roots(rests: Array, squares: Array, error: float) -> Array:
+    """Return roots of squared lengths that are off by ``error`` times ``squares``."""
+    return np.sqrt(np.maximum(rests, 0.0) + error * squares)
+
+
+def _fill_right(
+    right: Block, images: Array, gains: Array, squares: Array, error: float
+) -> None:
+    n_points, width = images.shape
+
+    def fill(start: int) -> None:
+        rows = slice(start, start + _CHUNK)
+        z = images[rows]
+        rests = squares[rows] - squared_lengths(z)
+        rest = _rounded_up_roots(rests, squares[rows], error)
+        right[rows, :width] = z
+        right[rows, width] = rest
+        right[rows, width + 1] = 1.0
+        right[rows, width + 2] = np.square(z[:, : gains.size]) @ gains
+        right[rows, width + 3] = squared_lengths(z) + rest**2
+
+    for _ in threaded_map(fill, range(0, n_points, _CHUNK), n_threads()):
+        pass

@@ -1,0 +1,106 @@
+"""What single pairs lose, exactly, and the worst pairs seen so far."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from isoproj.numerics.spectral import Array, Indices
+from isoproj.pairs.points import Points, squared_lengths
+
+__all__ = ["Leaders", "exact_losses"]
+
+_CHUNK = 2048
+# Losses closer than this differ by rounding alone.
+_TIE = 1e-14
+_SPARE = 6
+
+
+def exact_losses(points: Points, pairs: Indices, components: Array) -> Array:
+    """Return the share of squared length each pair loses, from its difference.
+
+    Parameters
+    ----------
+    points : Points
+        The geometry.
+    pairs : ndarray of shape (m, 2)
+        Point numbers of distinct points.
+    components : ndarray of shape (k, n_features)
+        Linear map.
+
+    Returns
+    -------
+    ndarray of shape (m,)
+        ``1 - |A (u_i - u_j)|^2 / |u_i - u_j|^2`` in float64.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj.pairs.points import Points, squared_lengths
+    >>> from isoproj.pairs.top_pairs import exact_losses
+    >>> points = Points.prepare(np.array([[0.0, 0.0], [3.0, 4.0]]), rotate=False)
+    >>> exact_losses(points, np.array([[0, 1]]), np.array([[1.0, 0.0]])).tolist()
+    [0.64]
+    """
+    losses = np.empty(pairs.shape[0])
+    for start in range(0, pairs.shape[0], _CHUNK):
+        gaps = points.differences(pairs[start : start + _CHUNK])
+        mapped = np.asarray(gaps @ components.T)
+        kept = np.einsum("ij,ij->i", mapped, mapped)
+        losses[start : start + _CHUNK] = 1.0 - kept / squared_lengths(gaps)
+    return losses
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Leaders:
+    """The largest values seen so far, with their pairs; ties by index.
+
+    A few more than asked for are kept: values settled beside other pairs may differ in
+    the last bit, and the order at the end is that of values settled all together.
+
+    Parameters
+    ----------
+    size : int
+        How many are asked for.
+    values : ndarray of shape (m,)
+        The largest values, in order.
+    pairs : ndarray of shape (m, 2)
+        Their pairs.
+    """
+
+    size: int
+    values: Array = field(default_factory=lambda: np.empty(0))
+    pairs: Indices = field(default_factory=lambda: np.empty((0, 2), dtype=np.intp))
+
+    @property
+    def floor(self) -> float:
+        """No value below this can still get in."""
+        if self.values.size < self.size + _SPARE:
+            return -math.inf
+        return float(self.values[-1]) - 2.0 * _TIE
+
+    def joined(self, values: Array, pairs: Indices) -> Leaders:
+        """Return the leaders among these and further pairs."""
+        values = np.concatenate([self.values, values])
+        pairs = np.concatenate([self.pairs, pairs])
+        order = np.lexsort((pairs[:, 1], pairs[:, 0]))
+        values, pairs = values[order], pairs[order]
+        # A pair may be settled twice; its two entries are neighbours now.
+        fresh = np.ones(values.size, dtype=bool)
+        fresh[1:] = (np.diff(pairs, axis=0) != 0).any(axis=1)
+        values, pairs = values[fresh], pairs[fresh]
+        # Values that differ by rounding alone tie; then the index decides, so that
+        # the answer does not depend on which block came first.
+        order = np.argsort(-np.round(values / _TIE), kind="stable")
+        order = order[: self.size + _SPARE]
+        return Leaders(self.size, values[order], pairs[order])
+
+    def settled(self, points: Points, components: Array) -> tuple[Indices, Array]:
+        """Return the pairs that lose most and what they lose, settled together."""
+        order = np.lexsort((self.pairs[:, 1], self.pairs[:, 0]))
+        pairs = self.pairs[order]
+        losses = exact_losses(points, pairs, components)
+        order = np.argsort(-np.round(losses / _TIE), kind="stable")[: self.size]
+        return pairs[order], losses[order]

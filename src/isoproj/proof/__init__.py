@@ -1,0 +1,1 @@
+"""Bounds recomputed from the data alone; nothing here imports a solver."""

@@ -1,0 +1,421 @@
+"""Every statement of a certificate beside what recomputation finds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from isoproj.exceptions import ClaimError
+from isoproj.numerics.arrays import Rows, check_points
+from isoproj.numerics.spectral import (
+    Array,
+    Indices,
+)
+from isoproj.numerics.storage import MEMORY_LIMIT, Storage, check_memory_limit
+from isoproj.pairs.points import Points
+from isoproj.pairs.rule import PairKind, PairSet, prepare_pairs
+from isoproj.pairs.top_pairs import exact_losses
+from isoproj.pairs.worst_pairs import WorstPairs, find_worst
+from isoproj.proof.bounds import (
+    certify_guarantee,
+    data_fingerprint,
+    lower_bound,
+    rounded_up,
+    spectral_ratio,
+)
+from isoproj.proof.certificate import Certificate, Exclusion, Guarantee, naming_fault
+from isoproj.proof.confidence import share_above
+
+__all__ = ["Claim", "check_claims", "verify"]
+
+_EPS = float(np.finfo(np.float64).eps)
+# Recomputation on another machine may round differently, by far less than this.
+_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """One statement of a certificate beside what recomputation found.
+
+    Parameters
+    ----------
+    name : str
+        What is claimed.
+    stated, found : str
+        The claim and the recomputed value, as text.
+    holds : bool
+        Whether they agree.
+    """
+
+    name: str
+    stated: str
+    found: str
+    holds: bool
+
+
+def check_claims(
+    certificate: Certificate,
+    X: ArrayLike | Rows,
+    *,
+    scan: bool = True,
+    memory_limit: float = MEMORY_LIMIT,
+) -> tuple[Claim, ...]:
+    """Recompute every claim of a certificate on the data it is about.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        What is claimed.
+    X : array-like or sparse matrix of shape (n_points, n_features)
+        The data.
+    scan : bool
+        Whether to walk over all pairs. Without it the claims that need a walk, that of
+        the distortion among them, are left out.
+    memory_limit : float
+        Bytes that arrays as large as ``X`` may take in memory; what goes beyond lies in
+        scratch files.
+
+    Returns
+    -------
+    tuple of Claim
+        In order of cost; after a claim that makes the others meaningless fails
+        (other data, other shape), the rest is left out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj import NearIsometricProjection
+    >>> from isoproj.proof.verify import check_claims
+    >>> X = np.random.default_rng(0).normal(size=(12, 5))
+    >>> model = NearIsometricProjection(n_components=2).fit(X)
+    >>> all(claim.holds for claim in check_claims(model.certificate_, X))
+    True
+    """
+    check_memory_limit(memory_limit)
+    storage = Storage(memory_limit)
+    rows = check_points(X, storage)
+    named = {"listed_pairs", "labels"}
+    named = {name for name in named if getattr(certificate, name) is not None}
+    fault = naming_fault(certificate.pair_kind, named)
+    if fault:
+        msg = f"a certificate must have {fault}."
+        raise ClaimError(msg)
+    claims = [_shape_claim(certificate, rows)]
+    if claims[-1].holds:
+        claims.append(_orthonormal_claim(certificate))
+    if claims[-1].holds:
+        claims.append(_fingerprint_claim(certificate, rows))
+    if not claims[-1].holds:
+        return tuple(claims)
+    try:
+        points, pairs = prepare_pairs(
+            rows, certificate.pairs, rotate=False, storage=storage
+        )
+    except ValueError as error:
+        none = Claim(
+            name="pairs that count",
+            stated=f"{certificate.n_pairs:,}",
+            found=str(error),
+            holds=False,
+        )
+        return (*claims, none)
+    claims.append(_count_claim(certificate, pairs))
+    if scan:
+        claims.extend(_distortion_claims(certificate, points, pairs))
+    is_sampled = certificate.pair_kind is PairKind.SAMPLED
+    if scan and (is_sampled or certificate.sampled_share is not None):
+        claims.append(_sampled_claim(certificate, points))
+    claims.append(_lower_bound_claim(certificate, points, pairs))
+    if scan and certificate.spectral_ratio is not None:
+        claims.append(_spectral_claim(certificate, rows, storage))
+    if certificate.exclusion is not None:
+        claims.append(_exclusion_claim(certificate.exclusion, points, pairs))
+    if certificate.guarantee is not None:
+        claims.extend(
+            _guarantee_claims(certificate, certificate.guarantee, points, pairs)
+        )
+    return tuple(claims)
+
+
+def verify(
+    certificate: Certificate,
+    X: ArrayLike | Rows,
+    *,
+    memory_limit: float = MEMORY_LIMIT,
+) -> None:
+    """Recompute every claim of a certificate; return if all hold.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        What is claimed.
+    X : array-like or sparse matrix of shape (n_points, n_features)
+        The data it is claimed of. It need not fit in memory, as for ``audit``.
+    memory_limit : float
+        Bytes that arrays as large as ``X`` may take in memory; what goes beyond lies in
+        scratch files.
+
+    Raises
+    ------
+    ClaimError
+        On the first claim that does not hold.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj import NearIsometricProjection, verify
+    >>> X = np.random.default_rng(0).normal(size=(12, 5))
+    >>> model = NearIsometricProjection(n_components=2).fit(X)
+    >>> verify(model.certificate_, X)
+    """
+    for claim in check_claims(certificate, X, memory_limit=memory_limit):
+        if not claim.holds:
+            msg = (
+                f"{claim.name} does not hold: the certificate states {claim.stated}, "
+                f"recomputation gives {claim.found}. Do not rely on it for this data."
+            )
+            raise ClaimError(msg)
+
+
+def _shape_claim(certificate: Certificate, rows: Rows) -> Claim:
+    stated = (certificate.n_points, certificate.n_features)
+    return Claim(
+        name="shape of the data",
+        stated=f"{stated[0]} x {stated[1]}",
+        found=f"{rows.shape[0]} x {rows.shape[1]}",
+        holds=stated == tuple(rows.shape)
+        and certificate.components.shape[1] == rows.shape[1]
+        and certificate.components.shape[0] > 0,
+    )
+
+
+def _count_claim(certificate: Certificate, pairs: PairSet) -> Claim:
+    stated = [certificate.n_pairs, certificate.n_close, certificate.n_identical]
+    found = [pairs.n_pairs, pairs.n_close, pairs.n_identical]
+    return Claim(
+        name="pairs that count",
+        stated=_counts(*stated),
+        found=_counts(*found),
+        # A list may be kept without its pairs of identical points.
+        holds=stated[:2] == found[:2]
+        and (certificate.pair_kind.is_listed or stated == found),
+    )
+
+
+def _counts(n_pairs: int, n_close: int, n_identical: int) -> str:
+    text = f"{n_pairs:,}"
+    text += f", {n_close:,} too close" if n_close else ""
+    return text + (f", {n_identical:,} identical" if n_identical else "")
+
+
+def _fingerprint_claim(certificate: Certificate, rows: Rows) -> Claim:
+    found = data_fingerprint(rows)
+    return Claim(
+        name="fingerprint of the data",
+        stated=certificate.fingerprint[:12],
+        found=found[:12],
+        holds=certificate.fingerprint == found,
+    )
+
+
+def _orthonormal_claim(certificate: Certificate) -> Claim:
+    exact = certificate.components.astype(np.float64)
+    error = stretch = math.inf
+    if np.abs(exact).max() < 2.0:  # False for NaN too
+        gram = exact @ exact.T
+        error = float(np.abs(gram - np.eye(exact.shape[0])).max())
+        # What stretches could seem to lose less than any projection must.
+        stretch = float(np.linalg.eigvalsh(gram)[-1]) - 1.0
+    allowed = 1e-10 if certificate.components.dtype == np.float64 else 1e-5
+    rounding = 64.0 * _EPS * sum(exact.shape)
+    return Claim(
+        name="orthonormal rows",
+        stated=f"off by at most {allowed:.0e}",
+        found=f"off by {error:.1e}",
+        holds=error <= allowed and stretch <= rounding,
+    )
+
+
+def _distortion_claims(
+    certificate: Certificate, points: Points, pairs: PairSet
+) -> list[Claim]:
+    exact = certificate.components.astype(np.float64)
+    n_worst = max(1, certificate.worst_pairs.shape[0])
+    summary = find_worst(points, pairs, exact, n_worst=n_worst)
+    distortion = rounded_up(summary, *exact.shape)
+    sampled = "sampled " if certificate.pair_kind is PairKind.SAMPLED else ""
+    return [
+        Claim(
+            name=f"distortion over all {sampled}pairs",
+            stated=f"{certificate.distortion:.9f}",
+            found=f"{distortion:.9f}",
+            holds=abs(certificate.distortion - distortion) <= _TOLERANCE,
+        ),
+        Claim(
+            name="worst pairs",
+            stated=_listing(certificate.worst_pairs),
+            found=_listing(summary.worst_pairs),
+            holds=_are_worst(certificate, points, pairs, summary),
+        ),
+    ]
+
+
+def _are_worst(
+    certificate: Certificate, points: Points, counting: PairSet, summary: WorstPairs
+) -> bool:
+    """Return whether the stated pairs lose what the worst ones lose, in order.
+
+    Pairs that tie may come in another order on another machine.
+    """
+    pairs, stated = certificate.worst_pairs, certificate.worst_distortions
+    if pairs.shape != summary.worst_pairs.shape or stated.shape != pairs.shape[:1]:
+        return False
+    if pairs.min() < 0 or pairs.max() >= points.n_points:
+        return False
+    if np.unique(np.sort(pairs, axis=1), axis=0).shape != pairs.shape:
+        return False
+    first = points.first_copy[pairs]
+    if (first[:, 0] == first[:, 1]).any():
+        return False
+    if not counting.holds(pairs, points.n_points).all():
+        return False
+    exact = exact_losses(points, pairs, certificate.components.astype(np.float64))
+    return bool(
+        np.abs(stated - summary.worst_losses).max() <= _TOLERANCE
+        and np.abs(stated - exact).max() <= _TOLERANCE
+    )
+
+
+def _sampled_claim(certificate: Certificate, points: Points) -> Claim:
+    exact = certificate.components.astype(np.float64)
+    stated = certificate.sampled_share
+    # A loss at the very limit may round differently on another machine.
+    least, found, most = (
+        share_above(
+            points, exact, certificate.distortion + slack, certificate.fingerprint
+        )
+        for slack in (_TOLERANCE, 0.0, -_TOLERANCE)
+    )
+    return Claim(
+        name="share of all pairs above (sampled)",
+        stated="nothing" if stated is None else f"at most {stated:.3e}",
+        found=f"at most {found:.3e}",
+        # Only a sample is judged by another.
+        holds=certificate.pair_kind is PairKind.SAMPLED
+        and stated is not None
+        and least * (1.0 - 1e-6) <= stated <= most * (1.0 + 1e-6),
+    )
+
+
+def _spectral_claim(certificate: Certificate, rows: Rows, storage: Storage) -> Claim:
+    points, pairs = prepare_pairs(rows, certificate.pairs, rotate=True, storage=storage)
+    stated = certificate.spectral_ratio or math.nan
+    found = spectral_ratio(points, pairs, certificate.n_components)
+    holds = math.isfinite(found) and abs(stated - found) <= _TOLERANCE * found
+    return Claim(
+        name="spectral ratio",
+        stated=f"{stated:.9f}",
+        found=f"{found:.9f}",
+        holds=holds,
+    )
+
+
+def _listing(pairs: Indices) -> str:
+    return ", ".join(f"{i}-{j}" for i, j in pairs[:3].tolist())
+
+
+def _lower_bound_claim(
+    certificate: Certificate, points: Points, counting: PairSet
+) -> Claim:
+    stated = f"{certificate.lower_bound:.9f}"
+    pairs, weights = certificate.weighted_pairs, certificate.weights
+    fault = _weights_fault(counting, pairs, weights, points)
+    if not fault and abs(math.fsum(weights) - 1.0) > _TOLERANCE:
+        fault = f"weights that sum to {math.fsum(weights):.9f}"
+    if fault:
+        return Claim(name="lower bound", stated=stated, found=fault, holds=False)
+    found = lower_bound(
+        points,
+        certificate.weighted_pairs,
+        certificate.weights,
+        certificate.n_components,
+    )
+    return Claim(
+        name="lower bound",
+        stated=stated,
+        found=f"{found:.9f}",
+        holds=abs(certificate.lower_bound - found) <= _TOLERANCE,
+    )
+
+
+def _exclusion_claim(exclusion: Exclusion, points: Points, counting: PairSet) -> Claim:
+    name = "too few dimensions"
+    stated = f"{exclusion.n_components} for {exclusion.cap:.9f}"
+    pairs, weights = exclusion.excluding_pairs, exclusion.excluding_weights
+    fault = _weights_fault(counting, pairs, weights, points)
+    if not fault and exclusion.n_components < 1:
+        fault = "no dimensions"
+    if fault:
+        return Claim(name=name, stated=stated, found=fault, holds=False)
+    found = lower_bound(points, pairs, weights, exclusion.n_components)
+    return Claim(
+        name=name,
+        stated=stated,
+        found=f"every projection to {exclusion.n_components} loses {found:.9f} or more",
+        holds=found > exclusion.cap,
+    )
+
+
+def _guarantee_claims(
+    certificate: Certificate, guarantee: Guarantee, points: Points, pairs: PairSet
+) -> list[Claim]:
+    cap = Claim(
+        name="cap on every pair",
+        stated=f"{guarantee.cap:.9f}",
+        found=f"{certificate.distortion:.9f}",
+        # Nothing loses more than all of its length.
+        holds=certificate.distortion <= guarantee.cap <= 1.0,
+    )
+    stated = f"{guarantee.kept:.9f}, at most {guarantee.kept_bound:.9f}"
+    what = f"{guarantee.objective.value} kept"
+    fault = _weights_fault(pairs, guarantee.capped_pairs, guarantee.multipliers, points)
+    if fault and guarantee.multipliers.size:
+        return [cap, Claim(name=what, stated=stated, found=fault, holds=False)]
+    found = certify_guarantee(
+        points,
+        pairs,
+        certificate,
+        guarantee.objective,
+        guarantee.cap,
+        guarantee.capped_pairs,
+        guarantee.multipliers,
+    ).guarantee
+    assert found is not None
+    holds = abs(found.kept - guarantee.kept) <= _TOLERANCE
+    holds &= abs(found.kept_bound - guarantee.kept_bound) <= _TOLERANCE
+    text = f"{found.kept:.9f}, at most {found.kept_bound:.9f}"
+    return [cap, Claim(name=what, stated=stated, found=text, holds=holds)]
+
+
+def _weights_fault(
+    counting: PairSet, pairs: Indices, weights: Array, points: Points
+) -> str:
+    """Return why weights on pairs prove nothing, or an empty string."""
+    if weights.shape != (pairs.shape[0],) or pairs.shape[1:] != (2,) or not pairs.size:
+        return "weights that do not fit their pairs"
+    if pairs.min() < 0 or pairs.max() >= points.n_points:
+        return "pairs outside the data"
+    with np.errstate(over="ignore"):
+        mass = weights.sum()
+    if not np.isfinite(mass) or weights.min() < 0.0:
+        return "weights that are negative or not finite"
+    first = points.first_copy[pairs]
+    if (first[:, 0] == first[:, 1]).any():
+        return "a pair of identical points"
+    # Weight may rest only on pairs that count: others could be worse than all.
+    if not counting.holds(pairs, points.n_points).all():
+        return "weight on a pair that does not count"
+    return ""

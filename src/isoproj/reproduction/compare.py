@@ -1,0 +1,414 @@
+"""Methods side by side on the same points: tidy records, a table, a plot."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy
+import sklearn
+from numpy.typing import ArrayLike
+from sklearn.base import clone
+
+from isoproj._version import __version__
+from isoproj.baselines.adagio import Adagio
+from isoproj.baselines.dual_ascent import DualAscent
+from isoproj.baselines.fair_pca import FairPCA
+from isoproj.baselines.fixed_rank import FroMax, NILEPro
+from isoproj.baselines.numax import NuMax
+from isoproj.baselines.pca import PCAProjection
+from isoproj.baselines.random import RandomProjection
+from isoproj.baselines.sdp import SDPProjection
+from isoproj.baselines.secant_avoidance import SecantAvoidance
+from isoproj.estimators.guaranteed_pca import GuaranteedPCA
+from isoproj.estimators.near_isometric import NearIsometricProjection
+from isoproj.numerics.arrays import Rows
+from isoproj.numerics.threads import n_threads
+from isoproj.plot._style import axes_or_new, colour_of, draw_floor
+from isoproj.reproduction.referee import Score, run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["METHODS", "Comparison", "Record", "compare", "machine_facts", "measure"]
+
+Record = dict[str, Any]
+Data = ArrayLike | Rows | Callable[[int], Any]
+
+METHODS: dict[str, Callable[[], Any]] = {
+    "minimax": lambda: NearIsometricProjection(solver="minimax"),
+    "guaranteed": GuaranteedPCA,
+    "dual_ascent": DualAscent,
+    "sdp+dr": SDPProjection,
+    "sdp+rr": lambda: SDPProjection(rounding="randomized"),
+    "sdp+binned": lambda: SDPProjection(rounding="binned"),
+    "sap": SecantAvoidance,
+    "fair_pca": FairPCA,
+    "pca": PCAProjection,
+    "pca_directions": lambda: PCAProjection(of="directions"),
+    "random": RandomProjection,
+    "gaussian": lambda: RandomProjection(kind="gaussian", rescale=True),
+    "adagio": Adagio,
+    "nile_pro": NILEPro,
+    "fro_max": FroMax,
+    "nu_max": NuMax,
+}
+DEFAULT_METHODS = (
+    "minimax",
+    "dual_ascent",
+    "sdp+dr",
+    "sdp+rr",
+    "sap",
+    "fair_pca",
+    "pca",
+    "random",
+)
+_LABELS = {
+    "contracted": "distortion (share of squared length the worst pair loses)",
+    "distortion": "largest share of squared length lost",
+    "stretch": "largest share of squared length gained",
+    "isometry": "two-sided isometry constant after the best scaling",
+    "mean": "mean share of squared length lost",
+    "seconds": "seconds",
+    "peak_bytes": "peak memory added, bytes",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison:
+    """The records of a comparison, and ways to look at them.
+
+    Parameters
+    ----------
+    records : tuple of dict
+        One per method, k and seed; failed ones carry ``error`` instead of numbers.
+    """
+
+    records: tuple[Record, ...]
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def json_lines(self) -> str:
+        """Return one JSON object a line."""
+        return "".join(json.dumps(record) + "\n" for record in self.records)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the records as JSON lines."""
+        Path(path).write_text(self.json_lines(), encoding="utf-8")
+
+    def values(self, metric: str = "contracted") -> dict[str, dict[int, list[float]]]:
+        """Return a metric by method and k, one value per seed that succeeded."""
+        found: dict[str, dict[int, list[float]]] = {}
+        for record in self.records:
+            by_k = found.setdefault(record["method"], {})
+            values = by_k.setdefault(record["k"], [])
+            if record.get(metric) is not None:
+                values.append(float(record[metric]))
+        return found
+
+    def floor(self) -> dict[int, float]:
+        """Return by k the mean over seeds of the best certified lower bound.
+
+        No orthogonal projection, and no other map once it is scaled to stretch
+        nothing (``contracted``), goes below.
+        """
+        best: dict[int, dict[int, float]] = {}
+        for record in self.records:
+            bound = record.get("lower_bound")
+            if bound is not None and record["n_components"] == record["k"]:
+                seeds = best.setdefault(record["k"], {})
+                seeds[record["seed"]] = max(seeds.get(record["seed"], 0.0), bound)
+        return {k: float(np.mean(list(seeds.values()))) for k, seeds in best.items()}
+
+    def table(self, metric: str = "contracted") -> str:
+        """Return a plain text table, methods by k, the least of each column marked.
+
+        Parameters
+        ----------
+        metric : str
+            Any number of the records.
+
+        Returns
+        -------
+        str
+            Means over seeds, with standard deviations where there are several.
+        """
+        values = self.values(metric)
+        ks = sorted({record["k"] for record in self.records})
+        rows = {name: {k: by_k.get(k, []) for k in ks} for name, by_k in values.items()}
+        best = {k: _least(row[k] for row in rows.values()) for k in ks}
+        lines = [["", *(f"k={k}" for k in ks)]]
+        for name, row in rows.items():
+            lines.append([name, *(_cell(row[k], best[k]) for k in ks)])
+        if metric in ("contracted", "distortion") and (floor := self.floor()):
+            cells = (f"{floor[k]:.4f} " if k in floor else "" for k in ks)
+            lines.append(["lower bound", *cells])
+        return "\n".join(
+            [_LABELS.get(metric, metric), *_aligned(lines), *self._notes()]
+        )
+
+    def _notes(self) -> Iterator[str]:
+        errors = {(r["method"], r["error"]) for r in self.records if r.get("error")}
+        for method, error in sorted(errors):
+            yield f"{method} failed: {error}"
+
+    def plot(self, ax: Axes | None = None, *, metric: str = "contracted") -> Axes:
+        """Draw a metric against k, with the lower bound as the floor.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None
+            Where to draw; None makes a new figure.
+        metric : str
+            Any number of the records.
+
+        Returns
+        -------
+        matplotlib Axes
+            The drawing.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        """
+        axes = axes_or_new(ax)
+        for name, by_k in self.values(metric).items():
+            ks = sorted(k for k, values in by_k.items() if values)
+            means = [float(np.mean(by_k[k])) for k in ks]
+            spread = [float(np.std(by_k[k])) for k in ks]
+            axes.errorbar(
+                *(ks, means, spread),
+                marker="o",
+                capsize=2,
+                label=name,
+                color=colour_of(name),
+            )
+        floor = self.floor()
+        if floor and metric in ("contracted", "distortion"):
+            ks = sorted(floor)
+            bounds = [floor[k] for k in ks]
+            draw_floor(axes, ks, bounds)
+        axes.set_xlabel("dimensions kept, k")
+        axes.set_ylabel(_LABELS.get(metric, metric))
+        axes.legend()
+        return axes
+
+
+def compare(
+    X: Data,
+    methods: Iterable[str] | Mapping[str, Any] = DEFAULT_METHODS,
+    ks: Sequence[int] = (2, 5, 10),
+    seeds: Sequence[int] = (0,),
+    time_limit: float | None = None,
+    *,
+    y: object = None,
+    progress: Callable[[Record], None] | None = None,
+) -> Comparison:
+    """Fit every method for every dimension and seed, and have one referee score all.
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n_points, n_features), or callable
+        The points; a callable gets the seed and returns them.
+    methods : iterable of str, or mapping of str to estimator
+        Names from ``METHODS``, or any estimators that take ``n_components``.
+    ks : sequence of int
+        Dimensions.
+    seeds : sequence of int
+        Set as ``random_state`` where a method has one.
+    time_limit : float or None
+        Seconds each ``fit`` may take, for the methods that have a limit.
+    y : object
+        Passed to every ``fit``.
+    progress : callable or None
+        Called with every record as it is made.
+
+    Returns
+    -------
+    Comparison
+        A method that fails is a record with its reason; the others go on.
+
+    Raises
+    ------
+    ValueError
+        If a name is unknown or there is nothing to compare.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj.reproduction.compare import compare
+    >>> X = np.random.default_rng(0).normal(size=(12, 5))
+    >>> result = compare(X, ["pca", "sap"], ks=[2, 3])
+    >>> [(r["method"], r["k"]) for r in result.records]
+    [('pca', 2), ('sap', 2), ('pca', 3), ('sap', 3)]
+    """
+    estimators = _estimators(methods)
+    if not estimators or not len(ks) or not len(seeds):
+        msg = (
+            f"compare needs at least one method, k and seed; got {len(estimators)}, "
+            f"{len(ks)} and {len(seeds)}. Pass one of each."
+        )
+        raise ValueError(msg)
+    facts = machine_facts()
+    records: list[Record] = []
+    for seed in seeds:
+        points = X(seed) if callable(X) else X
+        for k in ks:
+            for name, estimator in estimators.items():
+                record = measure(
+                    name, estimator, points, int(k), seed, time_limit=time_limit, y=y
+                )
+                records.append(record | facts)
+                if progress is not None:
+                    progress(records[-1])
+    return Comparison(tuple(records))
+
+
+def _estimators(methods: Iterable[str] | Mapping[str, Any]) -> dict[str, Any]:
+    if isinstance(methods, Mapping):
+        return dict(methods)
+    if isinstance(methods, str):
+        methods = [methods]
+    chosen = {}
+    for name in methods:
+        if name not in METHODS:
+            msg = (
+                f"methods must be among {', '.join(METHODS)}; got {name!r}. "
+                "Pass a mapping of names to estimators for others."
+            )
+            raise ValueError(msg)
+        chosen[name] = METHODS[name]()
+    return chosen
+
+
+def measure(
+    name: str,
+    estimator: Any,  # noqa: ANN401 - anything with fit and components_
+    X: ArrayLike | Rows,
+    k: int,
+    seed: int,
+    *,
+    time_limit: float | None = None,
+    y: object = None,
+    inspect: Callable[[Any], Record] | None = None,
+) -> Record:
+    """Fit one method once and have the referee score it.
+
+    Parameters
+    ----------
+    name : str
+        What the record calls the method.
+    estimator : object
+        Cloned, then given ``n_components``, ``random_state`` and ``time_limit`` where
+        it has them.
+    X : array-like or sparse matrix of shape (n_points, n_features)
+        The points.
+    k : int
+        Dimensions.
+    seed : int
+        Set as ``random_state``.
+    time_limit : float or None
+        Seconds that ``fit`` may take.
+    y : object
+        Passed to ``fit``.
+    inspect : callable or None
+        Called with the fitted estimator; what it returns joins the record.
+
+    Returns
+    -------
+    dict
+        Numbers, or ``error`` with the reason where the method failed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj.baselines import PCAProjection
+    >>> from isoproj.reproduction.compare import measure
+    >>> X = np.random.default_rng(0).normal(size=(12, 5))
+    >>> measure("pca", PCAProjection(), X, k=2, seed=0)["n_components"]
+    2
+    """
+    shape = [int(size) for size in X.shape] if hasattr(X, "shape") else None
+    record: Record = {"method": name, "k": k, "seed": int(seed), "shape": shape}
+    record["time_limit"] = time_limit
+    try:
+        fresh = clone(estimator)
+        wanted = {
+            "n_components": k,
+            "random_state": int(seed),
+            "time_limit": time_limit,
+        }
+        known = fresh.get_params(deep=False)
+        fresh.set_params(**{n: v for n, v in wanted.items() if n in known})
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            score: Score = run(fresh, X, y, pairs=known.get("pairs", "all"))
+            found = {} if inspect is None else inspect(fresh)
+    except Exception as error:
+        reason = " ".join(str(error).split()) or "no reason given"
+        return record | {"error": f"{type(error).__name__}: {reason}"}
+    status = getattr(fresh, "status_", None)
+    return record | {
+        **score.as_dict(),
+        "status": None if status is None else str(status),
+        "warnings": [" ".join(str(w.message).split()) for w in told],
+        **found,
+    }
+
+
+def machine_facts() -> Record:
+    """Return versions and machine, so that a record can be read years later.
+
+    Examples
+    --------
+    >>> from isoproj.reproduction.compare import machine_facts
+    >>> sorted(machine_facts())[:2]
+    ['cores', 'isoproj']
+    """
+    return {
+        "isoproj": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "sklearn": sklearn.__version__,
+        "system": platform.platform(),
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "threads": n_threads(),
+    }
+
+
+def _least(columns: Iterable[list[float]]) -> float:
+    means = [float(np.mean(values)) for values in columns if values]
+    return min(means) if means else math.nan
+
+
+def _cell(values: list[float], best: float) -> str:
+    if not values:
+        return "failed "
+    mean = float(np.mean(values))
+    spread = f" ±{np.std(values):.4f}" if len(values) > 1 else ""
+    # Equal to the digits shown is equal: both are marked.
+    mark = "*" if f"{mean:.4f}" == f"{best:.4f}" else " "
+    return f"{mean:.4f}{spread}{mark}"
+
+
+def _aligned(lines: list[list[str]]) -> list[str]:
+    widths = [max(len(line[c]) for line in lines) for c in range(len(lines[0]))]
+    return [
+        "  ".join(
+            cell.ljust(width) if c == 0 else cell.rjust(width)
+            for c, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]

@@ -1,0 +1,201 @@
+"""How many dimensions one promise takes: by a formula, by others' maps, by proof."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.stats
+from numpy.typing import ArrayLike
+from sklearn.decomposition import PCA
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.random_projection import johnson_lindenstrauss_min_dim
+
+from isoproj.baselines.numax import NuMax
+from isoproj.estimators.near_isometric import NearIsometricProjection
+from isoproj.numerics.arrays import Rows, as_dense, check_points
+from isoproj.numerics.spectral import Array
+from isoproj.reproduction.referee import score_map
+
+__all__ = ["DimensionsNeeded", "johnson_lindenstrauss_comparison"]
+
+# What alternating directions may leave outside NuMax's band.
+_EDGE = 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DimensionsNeeded:
+    """How many dimensions keep every squared length within ``1 +- isometry``.
+
+    Parameters
+    ----------
+    n_points, n_features : int
+        Shape of the data.
+    max_distortion : float
+        The one-sided promise: no pair loses a larger share under a projection.
+    isometry : float
+        The same promise two-sided, ``max_distortion / (2 - max_distortion)``.
+    formula : int
+        What the Johnson-Lindenstrauss lemma asks for, whatever the data; may be more
+        than there are features.
+    random : int
+        Found to suffice for a random subspace (median over draws).
+    pca : int
+        Found to suffice for principal components.
+    numax : int or None
+        What NuMax's map has; None where it left the band, or found no map in time.
+    found : int
+        What an orthogonal projection of ours has, certified.
+    necessary : int
+        No orthogonal projection to fewer dimensions can keep the promise; proved.
+    """
+
+    n_points: int
+    n_features: int
+    max_distortion: float
+    isometry: float
+    formula: int
+    random: int
+    pca: int
+    numax: int | None
+    found: int
+    necessary: int
+
+    def __str__(self) -> str:
+        rows = [
+            ("Johnson-Lindenstrauss formula", f"{self.formula:,}"),
+            ("random subspace, measured", f"{self.random:,}"),
+            ("PCA, measured", f"{self.pca:,}"),
+            ("NuMax, measured", "none" if self.numax is None else f"{self.numax:,}"),
+            ("isoproj, certified", f"{self.found:,}"),
+            ("proved necessary for projections", f"{self.necessary:,}"),
+        ]
+        head = (
+            f"{self.n_points:,} points, {self.n_features:,} features: dimensions that "
+            f"keep squared lengths within 1 +- {self.isometry:.4f}\n"
+            f"(a projection under which no pair loses more than "
+            f"{self.max_distortion:.4f}, scaled)"
+        )
+        return "\n".join([head, *(f"{name:<34}{k:>8}" for name, k in rows)])
+
+
+def johnson_lindenstrauss_comparison(
+    X: ArrayLike | Rows,
+    max_distortion: float = 0.2,
+    *,
+    n_draws: int = 3,
+    time_limit: float | None = 60.0,
+    random_state: int = 0,
+) -> DimensionsNeeded:
+    """Say how many dimensions one promise takes by formula, by others, and by proof.
+
+    The promise must be the same for all. A projection only loses: no pair more than
+    ``max_distortion`` of its squared length. Johnson-Lindenstrauss and NuMax count two-
+    sidedly. Scaled by ``1 / sqrt(1 - max_distortion / 2)``, such a projection keeps
+    every squared length within ``1 +- max_distortion / (2 - max_distortion)``; that is
+    the band asked of the formula, of NuMax, and, at whichever scale suits them best,
+    of random subspaces and principal components. (So it is a little easier for these
+    than for ours, whose longest pair need not keep all of its length.)
+
+    What is proved necessary is so for orthogonal projections. NuMax's maps are none:
+    they may stretch directions that no pair has, and so may need fewer dimensions.
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n_points, n_features)
+        The points; all their pairs count.
+    max_distortion : float
+        The promise, between 0 and 1.
+    n_draws : int
+        Random subspaces to take the median of.
+    time_limit : float or None
+        Seconds for NuMax, and again for ours.
+    random_state : int
+        Decides the draws and the solvers' random starts.
+
+    Returns
+    -------
+    DimensionsNeeded
+        Prints as a table.
+
+    Raises
+    ------
+    ValueError
+        If the promise is not between 0 and 1, or the data are not usable.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj import johnson_lindenstrauss_comparison
+    >>> X = np.random.default_rng(0).normal(size=(20, 8))
+    >>> needed = johnson_lindenstrauss_comparison(X, 0.5)
+    >>> needed.necessary <= needed.found < needed.formula
+    True
+    """
+    promise: object = max_distortion
+    if not isinstance(promise, int | float | np.number) or not 0.0 < promise < 1.0:
+        msg = (
+            f"max_distortion must be a number between 0 and 1; got {promise!r}. "
+            "It is the share of squared length that a pair may lose."
+        )
+        raise ValueError(msg)
+    if n_draws < 1:
+        msg = f"n_draws must be a whole number above 0; got {n_draws!r}. Use 3."
+        raise ValueError(msg)
+    rows = check_points(X)
+    isometry = max_distortion / (2.0 - max_distortion)
+    ours = NearIsometricProjection(
+        max_distortion=max_distortion, time_limit=time_limit, random_state=random_state
+    ).fit(rows)
+    draws = [
+        _fewest(rows, isometry, _random_axes(rows.shape[1], random_state + draw))
+        for draw in range(n_draws)
+    ]
+    return DimensionsNeeded(
+        n_points=int(rows.shape[0]),
+        n_features=int(rows.shape[1]),
+        max_distortion=float(max_distortion),
+        isometry=isometry,
+        formula=int(johnson_lindenstrauss_min_dim(rows.shape[0], eps=isometry)),
+        random=int(np.median(draws)),
+        pca=_fewest(rows, isometry, PCA().fit(as_dense(rows)).components_),
+        numax=_numax(rows, isometry, time_limit, random_state),
+        found=ours.n_components_,
+        necessary=ours.n_components_lower_bound_,
+    )
+
+
+def _random_axes(n_features: int, seed: int) -> Array:
+    """Return a uniformly random orthogonal matrix; its first rows are one for less."""
+    return np.asarray(scipy.stats.ortho_group.rvs(n_features, random_state=seed))
+
+
+def _fewest(rows: Rows, isometry: float, axes: Array) -> int:
+    """Return how many leading axes keep the promise, by bisection."""
+
+    def suffices(k: int) -> bool:
+        return score_map(rows, axes[:k]).isometry <= isometry
+
+    return _bisect(suffices, axes.shape[0])
+
+
+def _bisect(suffices: Callable[[int], bool], most: int) -> int:
+    low, high = 0, most
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if suffices(middle) else (middle, high)
+    return high
+
+
+def _numax(
+    rows: Rows, isometry: float, time_limit: float | None, random_state: int
+) -> int | None:
+    with warnings.catch_warnings():
+        # A map that ran out of time is judged by where its pairs end.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = NuMax(isometry, time_limit=time_limit, random_state=random_state)
+        model.fit(rows)
+    inside = max(model.distortion_, model.stretch_) <= isometry + _EDGE
+    return int(model.n_components_) if inside else None

@@ -1,0 +1,198 @@
+"""Records on disk: one JSON object a line, whole or not at all.
+
+A line is either a run (machine, versions, data) or a finished cell that names its run.
+Lines are appended as cells finish; one torn by a kill is dropped when read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from isoproj.exceptions import FormatError
+from isoproj.numerics.container import write_atomically
+from isoproj.reproduction.table import Cell, Subject
+
+__all__ = ["Finished", "Records", "append", "mend"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A cell with what it measured.
+
+    Parameters
+    ----------
+    cell : Cell
+        Which.
+    facts : dict
+        About the sample.
+    scores : dict
+        By method, or by whatever the experiment varies.
+    run : str
+        The run it belongs to.
+    seconds : float
+        Wall time of the whole cell.
+    """
+
+    cell: Cell
+    facts: dict[str, Any]
+    scores: dict[str, Any]
+    run: str = ""
+    seconds: float = 0.0
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a method could not be measured, so that it is worth another try."""
+        return any("error" in score for score in self.scores.values())
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what goes on a line."""
+        return {
+            "experiment": self.cell.experiment,
+            "data": self.cell.subject.data,
+            "labels": list(self.cell.subject.labels),
+            "r": self.cell.r,
+            "k": self.cell.k,
+            "seed": self.cell.seed,
+            "run": self.run,
+            "seconds": self.seconds,
+            "facts": self.facts,
+            "scores": self.scores,
+        }
+
+    @staticmethod
+    def from_dict(line: dict[str, Any]) -> Finished:
+        """Return the cell of a line."""
+        subject = Subject(line["data"], tuple(line["labels"]))
+        numbers = (int(line[name]) for name in ("r", "k", "seed"))
+        return Finished(
+            Cell(line["experiment"], subject, *numbers),
+            dict(line["facts"]),
+            dict(line["scores"]),
+            str(line["run"]),
+            float(line["seconds"]),
+        )
+
+
+@dataclass(slots=True, eq=False)
+class Records:
+    """All finished cells and the runs that made them.
+
+    Parameters
+    ----------
+    runs : dict
+        Facts of machine, versions and data by run.
+    cells : dict
+        Finished cells by key; a cell done again replaces the older one.
+
+    Examples
+    --------
+    >>> from isoproj.reproduction.records import Records
+    >>> len(Records().cells)
+    0
+    """
+
+    runs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    cells: dict[str, Finished] = field(default_factory=dict)
+
+    @staticmethod
+    def read(path: str | os.PathLike[str]) -> Records:
+        """Return the records of a file, none where it does not exist.
+
+        Raises
+        ------
+        FormatError
+            If a line other than a torn last one is not a record.
+        """
+        records = Records()
+        for run, finished in _parsed(Path(path)):
+            if finished is None:
+                records.runs[run["run"]] = run
+            else:
+                records.add(finished)
+        return records
+
+    def add(self, finished: Finished) -> None:
+        """Take a cell in."""
+        self.cells[finished.cell.key] = finished
+
+    def of(self, experiments: Iterable[str]) -> list[Finished]:
+        """Return the cells of some experiments, in the order of their keys."""
+        names = set(experiments)
+        found = [f for f in self.cells.values() if f.cell.experiment in names]
+        return sorted(found, key=lambda f: _order(f.cell))
+
+    def lacking(self, cells: Iterable[Cell]) -> list[Cell]:
+        """Return the cells that are not here, or failed and deserve another try."""
+        return [
+            cell
+            for cell in cells
+            if cell.key not in self.cells or self.cells[cell.key].has_failed
+        ]
+
+    def within(self, keys: Iterable[str]) -> Records:
+        """Return the records of the cells named, with all runs."""
+        return Records(
+            dict(self.runs),
+            {key: self.cells[key] for key in keys if key in self.cells},
+        )
+
+    def json_lines(self) -> str:
+        """Return runs that are still referred to, then cells, in a fixed order."""
+        used = {finished.run for finished in self.cells.values()}
+        lines: list[dict[str, Any]] = [
+            run for name, run in sorted(self.runs.items()) if name in used
+        ]
+        cells = sorted(self.cells.values(), key=lambda f: _order(f.cell))
+        lines += [finished.as_dict() for finished in cells]
+        return "".join(_line(line) for line in lines)
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write all records anew, in order and without what was replaced."""
+        write_atomically(path, self.json_lines().encode())
+
+
+def append(path: Path, line: dict[str, Any]) -> None:
+    """Add one line to a file, in one write."""
+    with path.open("ab") as file:
+        file.write(_line(line).encode())
+
+
+def mend(path: Path) -> None:
+    """Cut off what a kill left of a last line."""
+    if not path.exists():
+        return
+    content = path.read_bytes()
+    if content and not content.endswith(b"\n"):
+        write_atomically(path, content[: content.rfind(b"\n") + 1])
+
+
+def _line(value: dict[str, Any]) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False) + "\n"
+
+
+def _order(cell: Cell) -> tuple[str, str, int, int, int]:
+    return cell.experiment, str(cell.subject), cell.r, cell.k, cell.seed
+
+
+def _parsed(path: Path) -> Iterator[tuple[dict[str, Any], Finished | None]]:
+    if not path.exists():
+        return
+    lines = path.read_text(encoding="utf-8").split("\n")
+    # After the last line break there is nothing, or what a kill left of a line.
+    for number, text in enumerate(lines[:-1], 1):
+        try:
+            line = json.loads(text)
+            finished = Finished.from_dict(line) if "experiment" in line else None
+            _ = line["run"]
+        except (ValueError, KeyError, TypeError) as error:
+            msg = (
+                f"line {number} of {path} must be a record of isoproj reproduce; "
+                f"reading it fails: {error}. Remove the line or the file."
+            )
+            raise FormatError(msg) from None
+        yield line, finished

@@ -1,0 +1,212 @@
+"""Run cells in processes of one thread each, and keep every one that finishes."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from isoproj.reproduction.cells import measure_cell
+from isoproj.reproduction.compare import machine_facts
+from isoproj.reproduction.datasets import load
+from isoproj.reproduction.records import Finished, Records, append, mend
+from isoproj.reproduction.table import WHOLE, Cell
+
+__all__ = ["Progress", "run_cells"]
+
+# BLAS libraries read these when they are loaded, so children must be born with them.
+_THREADS = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "ISOPROJ_NUM_THREADS",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a person is told after every cell.
+
+    Parameters
+    ----------
+    finished : Finished
+        The latest cell.
+    done, total : int
+        Cells of this run.
+    seconds_left : float
+        By the cost of what is left.
+    """
+
+    finished: Finished
+    done: int
+    total: int
+    seconds_left: float
+
+
+def run_cells(
+    cells: Sequence[Cell],
+    path: Path,
+    *,
+    jobs: int = 1,
+    progress: Callable[[Progress], None] | None = None,
+) -> Records:
+    """Measure the cells that are not yet in the file, and add them to it.
+
+    Parameters
+    ----------
+    cells : sequence of Cell
+        What is wanted, most wanted first.
+    path : Path
+        Records as JSON lines; made if need be.
+    jobs : int
+        Processes at work at a time.
+    progress : callable or None
+        Called after every cell.
+
+    Returns
+    -------
+    Records
+        Everything in the file, older cells included.
+    """
+    mend(path)
+    records = Records.read(path)
+    missing = records.lacking(cells)
+    if not missing:
+        return records
+    run = _describe_run(missing, jobs)
+    records.runs[run["run"]] = run
+    append(path, run)
+    start, paid = time.monotonic(), 0.0
+    bill = sum(map(_cost, missing))
+    for done, finished in enumerate(_measured(missing, jobs, run["run"]), 1):
+        append(path, finished.as_dict())
+        records.add(finished)
+        paid += _cost(finished.cell)
+        if progress is not None:
+            left = (time.monotonic() - start) * (bill - paid) / paid
+            progress(Progress(finished, done, len(missing), left))
+    return records
+
+
+def _measured(cells: Sequence[Cell], jobs: int, run: str) -> Iterator[Finished]:
+    """Yield cells as they finish; few wait at a time, so that a stop is quick."""
+    context = multiprocessing.get_context("spawn")
+    with (
+        _environment(dict.fromkeys(_THREADS, "1")),
+        ProcessPoolExecutor(jobs, context, initializer=_join_in) as pool,
+    ):
+        todo = iter(cells)
+        try:
+            running = {
+                pool.submit(_measure, cell, run)
+                for cell in itertools.islice(todo, jobs + 1)
+            }
+            while running:
+                ready, running = wait(running, return_when=FIRST_COMPLETED)
+                for future in ready:
+                    cell = next(todo, None)
+                    if cell is not None:
+                        running.add(pool.submit(_measure, cell, run))
+                    yield future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for child in multiprocessing.active_children():
+                child.terminate()
+            raise
+
+
+def _join_in() -> None:
+    """Prepare a child: it heeds no Ctrl-C, and leaves when its parent is gone.
+
+    A solver that is interrupted returns its best so far; that must not become the
+    record of a finished cell.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _measure(cell: Cell, run: str) -> Finished:
+    start = time.perf_counter()
+    found = measure_cell(cell)
+    seconds = round(time.perf_counter() - start, 3)
+    return Finished(cell, found["facts"], found["scores"], run, seconds)
+
+
+@contextmanager
+def _environment(wanted: dict[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _describe_run(cells: Sequence[Cell], jobs: int) -> dict[str, Any]:
+    """Return machine, versions and data, so that a record can be read years later."""
+    now = datetime.datetime.now(datetime.UTC)
+    collections = sorted({cell.subject.data for cell in cells})
+    loaded = [load(name, offline=True) for name in collections]
+    return {
+        "run": f"{now:%Y%m%dT%H%M%S}-{os.getpid()}",
+        "started": now.isoformat(timespec="seconds"),
+        **machine_facts(),
+        "threads": 1,
+        "jobs": jobs,
+        "processor": _processor(),
+        "scs": _version("scs"),
+        "data": {c.name: {"source": c.source, "sha256": c.fingerprint} for c in loaded},
+    }
+
+
+def _processor() -> str | None:
+    """Return the processor's name where the system tells it."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    names = [line for line in text.splitlines() if line.startswith("model name")]
+    return names[0].partition(":")[2].strip() if names else None
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _cost(cell: Cell) -> float:
+    """Return about how many seconds a cell takes, for the time left."""
+    if cell.experiment.startswith("table1"):
+        return 0.5
+    if cell.experiment == "figure3":
+        return 45.0
+    if cell.experiment in ("dimension", "convergence"):
+        return 5.0
+    if cell.r == WHOLE:
+        return 60.0 + cell.k
+    return 1.5 + 0.03 * cell.r * (2.0 if cell.r > 1000 else 1.0)

@@ -1,0 +1,1 @@
+"""Local search for a basis on the Grassmann manifold."""

@@ -1,0 +1,1 @@
+"""The fantope relaxation: dual weights that bound the distortion from below."""

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from isoproj._version import __version__
+from isoproj.cli.arguments import VERBS
+
+HEAVY = {"numpy", "scipy", "sklearn", "rich", "safetensors", "pyarrow", "h5py"}
+
+
+@pytest.mark.parametrize("verb", list(VERBS))
+def test_the_help_of_every_verb_teaches_with_an_example(run, verb):
+    status, out, _ = run(verb, "-h")
+    assert status == 0
+    assert f"example: isoproj {verb}" in out
+    assert "--json" in out
+    assert "Exit status: 0 done" in out
+
+
+def test_the_help_lists_every_verb(run):
+    status, out, _ = run("-h")
+    assert status == 0
+    assert all(f"\n    {verb} " in out for verb in VERBS)
+
+
+def test_the_version_is_told(run):
+    assert run("--version")[1] == f"isoproj {__version__}\n"
+
+
+@pytest.mark.parametrize("arguments", [["-h"], ["fit", "-h"], ["--completion", "bash"]])
+def test_help_loads_no_library(arguments):
+    code = (
+        "import sys; from isoproj.__main__ import main; "
+        f"status = main({arguments!r}); print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert not {name.partition(".")[0] for name in done.stderr.split()} & HEAVY
+
+
+def complete(script, *words):
+    """Ask bash what it would offer after these words."""
+    line = " ".join(f"'{word}'" for word in words)
+    asked = f"COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _isoproj; "
+    done = subprocess.run(
+        ["bash", "-c", f'{script}\n{asked} printf "%s\\n" "${{COMPREPLY[@]}}"'],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.split()
+
+
+def test_bash_completes_verbs_options_choices_and_files(run, tmp_path, monkeypatch):
+    if not shutil.which("bash"):
+        pytest.skip("needs bash")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "points.npy").touch()
+    script = run("--completion", "bash")[1]
+    assert complete(script, "isoproj", "ver") == ["verify"]
+    assert "--time-limit" in complete(script, "isoproj", "fit", "--ti")
+    assert complete(script, "isoproj", "export", "m", "--to", "fa") == ["faiss"]
+    assert complete(script, "isoproj", "fit", "po") == ["points.npy"]
+    assert complete(script, "isoproj", "fit", "points.npy", "-o", "po") == [
+        "points.npy"
+    ]
+
+
+def test_other_shells_get_a_script_too(run):
+    assert "bashcompinit" in run("--completion", "zsh")[1]
+    fish = run("--completion", "fish")[1]
+    assert "complete -c isoproj -n '__fish_seen_subcommand_from export' -l to" in fish
+    assert run("--completion", "tcsh")[0] == 2

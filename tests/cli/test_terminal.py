@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+
+import pytest
+
+FIT = ("fit", "points.npy", "-k", "2", "--solver", "dual_ascent")
+
+
+def in_terminal(*arguments, width=100, **environment):
+    """Run the program with both outputs on a terminal; return all it drew."""
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
+    clean = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "NO_COLOR")}
+    with subprocess.Popen(
+        [sys.executable, "-m", "isoproj", *map(str, arguments)],
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        env={**clean, "TERM": "xterm-256color", **environment},
+        close_fds=True,
+    ) as process:
+        os.close(follower)
+        drawn = b""
+        while True:
+            try:
+                part = os.read(leader, 65536)
+            except OSError:  # the other side has closed
+                break
+            if not part:
+                break
+            drawn += part
+        assert process.wait(60) == 0, drawn
+    os.close(leader)
+    return drawn
+
+
+def screen_of(drawn, width):
+    pyte = pytest.importorskip("pyte")
+    screen = pyte.Screen(width, 24)
+    pyte.ByteStream(screen).feed(drawn)
+    return [line.rstrip() for line in screen.display]
+
+
+def test_a_terminal_shows_a_bar_with_bounds_rate_and_time(folder):
+    drawn = in_terminal(*FIT, "--max-iter", 300)
+    lines = screen_of(drawn, 100)
+    bar = next(line for line in lines if line.startswith("fitting"))
+    assert re.search(r"0\.\d{4} to 0\.\d{4}", bar), bar
+    assert "pairs/s" in bar
+    assert re.search(r"\d:\d\d", bar), bar
+    assert any(line.startswith("Every one of 780 distances") for line in lines)
+
+
+def test_a_narrow_terminal_without_colour_is_respected(folder):
+    drawn = in_terminal(*FIT, "--max-iter", 50, width=40, NO_COLOR="1")
+    assert not re.search(rb"\x1b\[[0-9;]*3[0-9]m", drawn)
+    bar = next(x for x in screen_of(drawn, 40) if x.startswith("fitting"))
+    assert len(bar) <= 40
+    assert "to 0." in bar
+    assert "pairs/s" not in bar
+    drawn = in_terminal("verify", "model.isoproj", "points.npy", width=40, NO_COLOR="1")
+    plain = re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]", b"", drawn).decode()
+    table = [line for line in plain.splitlines() if line[:1] in "┏┃┡│└"]
+    assert table
+    assert max(len(line.rstrip("\r")) for line in table) <= 40
+
+
+def test_without_a_terminal_there_are_no_control_codes(folder, command):
+    done = command(*FIT, "--max-iter", 10)
+    assert done.returncode == 0
+    assert b"\x1b" not in done.stdout + done.stderr
+
+
+def test_verbose_tells_every_step_and_quiet_none(folder, run):
+    _, _, err = run(*FIT, "--max-iter", 5, "-v")
+    assert [x[:6] for x in err.splitlines() if x.startswith("step")] == [
+        f"step {i}" for i in range(6)
+    ]
+    assert run(*FIT, "--max-iter", 5, "-q")[2] == ""
+    assert run(*FIT, "--max-iter", 5)[1] != ""
+
+
+def test_slow_steps_without_a_terminal_are_plain_lines(folder, run, monkeypatch):
+    from isoproj.cli import console
+
+    monkeypatch.setattr(console, "_PAUSE", 0.0)
+    _, _, err = run(*FIT, "--max-iter", 5)
+    assert re.search(r"step 5 of 5: distortion 0\.\d+, at least 0\.\d+, \d", err)
+    _, _, err = run("audit", "model.isoproj", "points.npy")
+    assert re.search(r"auditing: 780 of 780 pairs, .*pairs/s", err)
+
+
+def test_walks_of_a_fit_tell_pairs_per_second_and_time_left(folder, run, monkeypatch):
+    from isoproj.cli import console
+
+    monkeypatch.setattr(console, "_PAUSE", 0.0)
+    limit = ("--memory-limit", "0", "--tol", "0.5")
+    _, _, err = run("fit", "points.npy", "-k", 2, *limit)
+    assert re.search(r"searching: 780 of 780 pairs, \S+ \S*pairs/s, 0 s left", err)
+    _, _, err = run("verify", "model.isoproj", "points.npy")
+    assert re.search(r"verifying: 780 of 780 pairs, .*pairs/s", err)
+
+
+def test_a_terminal_shows_a_long_walk_of_a_fit_under_its_bar(monkeypatch):
+    from isoproj.cli import console
+    from isoproj.engines.base import current_walk
+
+    drawn = io.StringIO()
+    drawn.isatty = lambda: True
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", drawn)
+    monkeypatch.setattr(console, "_BRIEF", -1.0)
+    talk = console.Console(json=False, quiet=False, verbose=False)
+    with talk.steps(10, None):
+        tell = current_walk()
+        tell(0, 2_000_000)
+        tell(1_000_000, 2_000_000)
+    assert "searching" in drawn.getvalue()
+    assert re.search(r"pairs/s, \d+ s left", drawn.getvalue())

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from geometry import cloud, random_basis
+from numpy.testing import assert_allclose
+
+import isoproj.pairs.oracle
+from isoproj.pairs.directions import Secants
+from isoproj.pairs.oracle import PairSearch
+from isoproj.pairs.rule import prepare_pairs
+
+
+def retained_by_hand(rows, factor, pairs):
+    gaps = rows[pairs[:, 0]] - rows[pairs[:, 1]]
+    return ((gaps @ factor) ** 2).sum(axis=1) / (gaps**2).sum(axis=1)
+
+
+def searched(rows, pairs="all", **options):
+    points, selected = prepare_pairs(rows, pairs, rotate=True)
+    return PairSearch(points, selected, **options)
+
+
+@pytest.fixture(params=["float64", "float32"])
+def precision(request, monkeypatch):
+    if request.param == "float32":
+        monkeypatch.setattr(isoproj.pairs.oracle, "_SMALL", 0)
+    monkeypatch.setattr(isoproj.pairs.oracle, "_BLOCK", 16)
+    return 1e-4 if request.param == "float32" else 1e-9
+
+
+@pytest.mark.parametrize("memory_limit", [2e9, 0.0])
+def test_the_weakest_pairs_are_those_of_brute_force(precision, memory_limit):
+    search = searched(cloud(0, 60, 8), memory_limit=memory_limit)
+    factor = cloud(1, search.points.n_dims, 3)
+    i, j = np.triu_indices(60, 1)
+    pairs = np.column_stack([i, j])
+    exact = retained_by_hand(search.coordinates, factor, pairs)
+    level = float(np.sort(exact)[40])
+    found = search.weakest(factor, level)
+    assert_allclose(found.retained, np.sort(exact)[: found.codes.size], atol=precision)
+    assert abs(found.codes.size - 41) <= 2
+    measured = retained_by_hand(search.coordinates, factor, search.decode(found.codes))
+    assert_allclose(found.retained, measured, atol=precision)
+
+
+def test_the_weakest_pair_comes_even_if_none_is_weak_enough(precision):
+    search = searched(cloud(2, 40, 5))
+    factor = cloud(3, 5, 2)
+    found = search.weakest(factor, -1.0)
+    pairs = np.column_stack(np.triu_indices(40, 1))
+    exact = retained_by_hand(search.coordinates, factor, pairs)
+    assert_allclose(found.retained[0], exact.min(), atol=precision)
+
+
+def test_close_and_identical_points_are_told_apart(precision):
+    rows = cloud(4, 30, 6)
+    rows[1] = rows[0]
+    rows[3] = rows[2] + 1e-7 * cloud(5, 1, 6)[0]
+    search = searched(rows)
+    gap = search.coordinates[2] - search.coordinates[3]
+    normal = np.linalg.qr(np.column_stack([gap, cloud(6, 6, 2)]))[0][:, 1:]
+    found = search.weakest(normal, 1e-6)
+    assert search.decode(found.codes[:1]).tolist() == [[2, 3]]
+    codes = search.weakest(normal, 10.0).codes
+    assert codes.size == 30 * 29 // 2 - 1
+    assert 1 not in codes
+
+
+def test_listed_pairs_are_searched_alone():
+    listed = np.array([[0, 5], [2, 7], [1, 3]])
+    search = searched(cloud(7, 9, 4), listed)
+    found = search.weakest(random_basis(8, 4, 2), 10.0)
+    assert {tuple(p) for p in search.decode(found.codes)} == {(0, 5), (2, 7), (1, 3)}
+
+
+def test_lowest_gives_about_as_many_as_asked():
+    search = searched(cloud(9, 80, 6))
+    found = search.lowest(np.eye(6, 2), 100)
+    assert 50 <= found.codes.size <= 100
+    assert (np.diff(found.retained) >= 0).all()
+
+
+@pytest.mark.parametrize("n_pairs", [3, 200])
+def test_secants_act_as_their_explicit_matrix(n_pairs):
+    rows = cloud(10, 25, 7)
+    pairs = np.column_stack(np.triu_indices(25, 1))[:n_pairs]
+    secants = Secants(rows, pairs)
+    explicit = secants.explicit()
+    assert_allclose(np.linalg.norm(explicit, axis=1), 1.0)
+    basis, weights = cloud(11, 7, 3), cloud(12, n_pairs, 3)
+    assert_allclose(secants.images(basis), explicit @ basis, atol=1e-12)
+    assert_allclose(secants.pull(weights), explicit.T @ weights, atol=1e-12)
+    some = np.array([2, 0])
+    assert_allclose(secants.take(some).explicit(), explicit[some])
+    single = secants.astype(np.float32)
+    assert single.images(basis.astype(np.float32)).dtype == np.float32

@@ -1,0 +1,234 @@
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from geometry import brute_losses, cloud, random_basis, seeds
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from test_scan import DATA, MAPS
+
+from isoproj import audit
+from isoproj.pairs import full_scan as scan
+from isoproj.pairs import screening as sieve
+from isoproj.pairs import worst_pairs as sifting
+from isoproj.pairs.full_scan import summarise
+from isoproj.pairs.rule import prepare_pairs
+from isoproj.pairs.screening import Sieve
+from isoproj.pairs.worst_pairs import find_worst
+
+
+@pytest.fixture(params=["narrow", "whole width"])
+def sifted(monkeypatch, request):
+    """Sift however few pairs there are, in small blocks."""
+    # Survivors that cost nothing make the narrowest product the best.
+    monkeypatch.setattr(sieve, "_GATHER", 0.0 if request.param == "narrow" else 1e9)
+    monkeypatch.setattr(sifting, "_SMALL", 0)
+    monkeypatch.setattr(sifting, "_SETTLE", 5)
+    monkeypatch.setattr(sifting, "_WAITING", 40)
+    monkeypatch.setattr(sifting, "_OPENING", 6)
+    for module in (sieve, sifting):
+        monkeypatch.setattr(module, "BLOCK_ROWS", 7)
+    monkeypatch.setattr(sieve, "BLOCK_COLUMNS", 11)
+    monkeypatch.setattr(sieve, "_WIDTHS", (1, 2))
+
+
+def assert_worst(found, rows, components):
+    pairs, losses = brute_losses(rows, components)
+    size = max(1.0, np.linalg.norm(components, 2) ** 2)
+    m = found.worst_losses.size
+    assert m == min(10, losses.size)
+    assert_allclose(
+        found.worst_losses, np.sort(losses)[::-1][:m], atol=1e-13 * size, rtol=0
+    )
+    known = {tuple(p): v for p, v in zip(pairs.tolist(), losses, strict=True)}
+    named = [tuple(p) for p in found.worst_pairs.tolist()]
+    assert len(set(named)) == m
+    for pair, stated in zip(named, found.worst_losses, strict=True):
+        assert abs(known[pair] - stated) <= 1e-13 * size
+    assert found.effort.n_pairs == losses.size
+
+
+@pytest.mark.parametrize("data", DATA)
+@pytest.mark.parametrize("linear", MAPS)
+def test_sifting_agrees_with_brute_force(data, linear, sifted):
+    points, pairs = prepare_pairs(DATA[data], rotate=False)
+    assert_worst(find_worst(points, pairs, MAPS[linear]), DATA[data], MAPS[linear])
+
+
+@given(seeds, st.integers(2, 40), st.integers(2, 6), st.sampled_from([0.0, 1e4]))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_lattice_points_with_many_ties_are_sifted_right(sifted, seed, r, d, shift):
+    rows = np.random.default_rng(seed).integers(-2, 3, size=(r, d)).astype(float)
+    rows[0] = 7.0
+    rows += shift
+    components = random_basis(seed, d, d - 1).T
+    points, pairs = prepare_pairs(rows, rotate=bool(seed % 2))
+    assert_worst(find_worst(points, pairs, components), rows, components)
+
+
+@pytest.mark.parametrize("data", DATA)
+def test_suspects_and_threads_decide_nothing(data, sifted, monkeypatch):
+    points, pairs = prepare_pairs(DATA[data], rotate=False)
+    found, efforts = [], []
+    first = points.first_copy
+    suspects = np.array([[3, 1], [2, 5]])
+    suspects = suspects[first[suspects[:, 0]] != first[suspects[:, 1]]]
+    for threads in ("1", "2", "5"):
+        monkeypatch.setenv("ISOPROJ_NUM_THREADS", threads)
+        answer = find_worst(points, pairs, MAPS["orthonormal"])
+        efforts.append(answer.effort)
+        found.append(answer)
+        found.append(find_worst(points, pairs, MAPS["orthonormal"], suspects=suspects))
+    for other in found[1:]:
+        assert_array_equal(other.worst_pairs, found[0].worst_pairs)
+        assert_array_equal(other.worst_losses, found[0].worst_losses)
+    assert len(set(efforts)) == 1
+
+
+def real_rows(name):
+    root = Path(__file__).resolve().parents[2]
+    folder = Path(os.environ.get("ISOPROJ_DATA", root.parent / "shared" / "data"))
+    file, key = {
+        "mnist": ("mnist.npz", "train_images"),
+        "embeddings": ("text_embeddings_384d.npz", "embeddings"),
+    }[name]
+    if not (folder / file).exists():
+        pytest.skip(f"needs {file}")
+    with np.load(folder / file) as stored:
+        return stored[key][:3000].astype(np.float32)
+
+
+def far_away():
+    rows = real_rows("mnist").astype(np.float64)
+    return rows + 1e4 * rows.std()
+
+
+def near_copies():
+    rows = real_rows("mnist").astype(np.float64) / 255
+    rows[1500:] = rows[:1500] + 1e-6 * cloud(0, 1500, 784) / 28
+    return rows
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: real_rows("mnist"),
+        lambda: real_rows("embeddings"),
+        far_away,
+        near_copies,
+    ],
+    ids=["mnist", "embeddings", "far from the origin", "near copies"],
+)
+def test_three_thousand_real_points_agree_with_float64_differences(make):
+    rows = make()
+    exact = rows.astype(np.float64)
+    centred = exact - exact.mean(axis=0)
+    components = np.linalg.svd(centred[::4], full_matrices=False)[2][:20]
+    result = audit(rows, components, spread=False)
+    full = audit(rows, components)
+    assert_array_equal(result.worst_pairs, full.worst_pairs)
+    assert_array_equal(result.worst_distortions, full.worst_distortions)
+    worst = []
+    for i in range(len(exact) - 1):
+        gaps = exact[i] - exact[i + 1 :]
+        kept = np.square(gaps @ components.T).sum(axis=1)
+        lengths = np.square(gaps).sum(axis=1)
+        losses = np.where(lengths > 0, 1 - kept / np.maximum(lengths, 1e-300), -1)
+        order = np.argsort(-losses)[:10]
+        worst += [(losses[j], i, i + 1 + j) for j in order]
+    worst.sort(reverse=True)
+    assert_allclose(result.worst_distortions, [w[0] for w in worst[:10]], atol=1e-12)
+    assert {tuple(p) for p in result.worst_pairs} == {w[1:] for w in worst[:10]}
+    assert result.effort.n_pairs == result.n_pairs
+
+
+def test_most_pairs_of_real_data_are_ruled_out_by_the_product():
+    rows = real_rows("mnist")
+    components = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)[2][:20]
+    effort = audit(rows, components, spread=False).effort
+    assert effort.by_product > 0.99 * effort.n_pairs
+    assert effort.measured < 0.001 * effort.n_pairs
+
+
+def test_an_audit_without_spread_says_so():
+    result = audit(DATA["normal"], MAPS["orthonormal"], spread=False)
+    assert np.isnan(result.mean)
+    assert result.quantiles == {}
+    assert result.histogram[0].size == 0
+    assert "mean" not in str(result)
+    assert result.distortion == audit(DATA["normal"], MAPS["orthonormal"]).distortion
+
+
+def test_stretch_is_told_without_spread():
+    result = audit(DATA["normal"], MAPS["stretching"], spread=False)
+    assert result.stretch == audit(DATA["normal"], MAPS["stretching"]).stretch > 0
+
+
+@given(seeds, st.floats(0.0, 1.2), st.sampled_from([1e-9, 1.0, 1e4]))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_pair_at_the_level_is_ruled_out(sifted, seed, level, shift):
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(40, 9)) * 0.5 ** np.arange(9)
+    rows[20:] = rows[:20] + shift * 1e-6 * rng.normal(size=(20, 9))
+    linear = random_basis(seed, 9, 3) * rng.uniform(0.1, 1.0, size=3)
+    points, _ = prepare_pairs(rows, rotate=False)
+    sieve_ = Sieve.of(points.coordinates, linear)
+    pairs, losses = brute_losses(rows, linear.T)
+    assert (sieve_.least(pairs) <= 1 - losses + 1e-12).all()
+    local = threading.local()
+    screen = sieve_.screen(level)
+    left = {
+        tuple(pair)
+        for start in range(0, 40, 7)
+        for found, _ in screen.survivors(points, start, local)
+        for pair in found.tolist()
+    }
+    wanted = pairs[1 - losses <= level - 1e-12]
+    assert {tuple(p) for p in wanted.tolist()} <= left
+
+
+def test_effort_is_told_in_shares():
+    assert "50.0000% of 4 pairs" in str(sifting.Effort(2, 1, 1))
+
+
+def test_summaries_and_sifting_name_the_same_pairs(sifted):
+    rows = cloud(3, 200, 12) * 0.7 ** np.arange(12)
+    points, pairs = prepare_pairs(rows, rotate=True)
+    components = random_basis(4, 12, 4).T
+    full = summarise(points, pairs, components)
+    assert_array_equal(
+        find_worst(points, pairs, components).worst_pairs, full.worst_pairs
+    )
+
+
+@pytest.mark.parametrize("rank", [1, 2, 5, 12])
+@pytest.mark.parametrize("k", [1, 4, 11])
+def test_directions_are_orthonormal_whatever_the_points_span(rank, k):
+    rows = cloud(rank, 50, rank) @ cloud(9, rank, 12)
+    directions = Sieve.of(rows, random_basis(k, 12, k)).directions
+    gram = directions.T @ directions
+    assert_allclose(gram, np.eye(directions.shape[1]), atol=1e-12)
+    inside = Sieve.of(rows, np.linalg.svd(rows)[2][: min(k, rank)].T).directions
+    assert_allclose(inside.T @ inside, np.eye(inside.shape[1]), atol=1e-12)
+
+
+@pytest.mark.parametrize("power", [21.0, 22.0, 22.5, 23.0, 161.0, 162.0])
+def test_points_that_two_others_dwarf_are_not_ruled_out(power, sifted, monkeypatch):
+    monkeypatch.setattr(scan, "_SMALL", 0)
+    rng = np.random.default_rng(int(power))
+    components = random_basis(rng, 4, 2).T
+    rows = cloud(rng, 40, 4)
+    # Their mean is that of the others, whose squares then nearly vanish in float32.
+    rows[0] = 10.0**power * components[0]
+    rows[1] = -rows[0]
+    points, pairs = prepare_pairs(rows, rotate=False)
+    found = find_worst(points, pairs, components)
+    whole = summarise(points, pairs, components)
+    expected = np.sort(brute_losses(rows, components)[1])[::-1][:10]
+    assert_allclose(found.worst_losses, expected, atol=1e-13, rtol=0)
+    assert_allclose(whole.worst_losses, expected, atol=1e-13, rtol=0)

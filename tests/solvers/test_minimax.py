@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from geometry import cloud, every_pair, random_basis
+from numpy.testing import assert_allclose
+from sklearn.exceptions import ConvergenceWarning
+
+from isoproj import NearIsometricProjection, verify
+from isoproj.pairs.directions import Secants
+from isoproj.pairs.rule import prepare_pairs
+from isoproj.proof.verify import check_claims
+from isoproj.solvers.api import Status, watching
+from isoproj.solvers.descent.grassmann import Curve, descend, losses, soft_maximum
+from isoproj.solvers.descent.sqp import finish, simplex_minimiser
+from isoproj.solvers.minimax import minimax
+
+
+def fitted(rows, k, **options):
+    options = {"random_state": 0, **options}
+    return NearIsometricProjection(k, **options).fit(rows)
+
+
+def working_set(seed, r, d):
+    rows = cloud(seed, r, d)
+    return Secants(rows, every_pair(r))
+
+
+def worst(secants, basis):
+    return float(losses(secants.images(basis)).max())
+
+
+@pytest.mark.parametrize(("r", "d", "k"), [(20, 12, 2), (46, 60, 5), (46, 60, 20)])
+def test_it_beats_the_papers_algorithm_and_proves_it(r, d, k):
+    rows = cloud(0, r, d) * np.linspace(3.0, 0.3, d)
+    ours, paper = fitted(rows, k), fitted(rows, k, solver="dual_ascent")
+    assert ours.distortion_ < paper.distortion_
+    assert ours.lower_bound_ >= paper.lower_bound_ - 1e-3
+    assert ours.lower_bound_ <= ours.distortion_
+    verify(ours.certificate_, rows)
+
+
+@pytest.mark.parametrize(("d", "k"), [(4, 2), (8, 3), (12, 1)])
+def test_orthonormal_directions_are_solved_to_optimality(d, k):
+    model = fitted(np.eye(d), k, pairs="directions", tol=1e-7)
+    assert_allclose(model.distortion_, 1.0 - k / d, atol=1e-6)
+    assert_allclose(model.lower_bound_, 1.0 - k / d, atol=1e-6)
+    assert model.status_ is Status.OPTIMAL
+
+
+def test_a_tight_relaxation_is_recognised_by_its_eigenvalues():
+    # Two planes of points, one far wider: the best line is along it, and clearly so.
+    rows = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 1.0], [10.0, 1.0], [5.0, 0.2]])
+    model = fitted(rows, 1, pairs=np.array([[0, 1], [0, 3], [1, 2], [0, 4]]))
+    assert model.status_ is Status.OPTIMAL
+    assert model.certificate_.optimality_gap <= 1e-3
+
+
+def test_three_lines_leave_the_gap_that_no_solver_can_close():
+    angles = np.deg2rad([0.0, 60.0, 120.0])
+    rows = np.column_stack([np.cos(angles), np.sin(angles)])
+    model = fitted(rows, 1, pairs="directions", tol=1e-5)
+    assert_allclose(model.distortion_, 0.75, atol=1e-6)
+    assert_allclose(model.lower_bound_, 0.5, atol=1e-4)
+    assert model.status_ is Status.CONVERGED
+
+
+def test_each_round_is_at_least_as_good_as_the_last():
+    history = fitted(cloud(1, 60, 30), 5).history_
+    assert (np.diff([s.distortion for s in history]) <= 0.0).all()
+    assert (np.diff([s.lower_bound for s in history]) >= 0.0).all()
+    assert (np.diff([s.seconds for s in history]) >= 0.0).all()
+    assert history[-1].relaxed <= history[-1].lower_bound * 1.001
+
+
+def test_what_the_last_round_says_is_what_the_scan_finds():
+    model = fitted(cloud(2, 70, 20), 4)
+    assert_allclose(model.history_[-1].distortion, model.distortion_, atol=1e-6)
+    assert_allclose(model.history_[-1].lower_bound, model.lower_bound_, atol=1e-9)
+
+
+def test_the_same_seed_gives_the_same_bits():
+    rows = cloud(3, 50, 25)
+    first, second = fitted(rows, 3), fitted(rows, 3)
+    assert (first.components_ == second.components_).all()
+    assert first.lower_bound_ == second.lower_bound_
+
+
+def test_a_time_limit_leaves_a_valid_looser_certificate():
+    rows = cloud(4, 80, 60)
+    with pytest.warns(ConvergenceWarning, match="time_limit"):
+        model = fitted(rows, 8, time_limit=1e-9)
+    assert model.status_ is Status.TIME_LIMIT
+    verify(model.certificate_, rows)
+
+
+def test_few_rounds_are_said_to_be_few():
+    with pytest.warns(ConvergenceWarning, match="max_iter"):
+        model = fitted(cloud(5, 40, 20), 3, max_iter=2)
+    assert model.n_iter_ == 1
+    assert len(model.history_) == 2
+
+
+def test_an_interrupt_returns_the_best_certified_answer():
+    rows = cloud(6, 60, 40)
+
+    def interrupt(step):
+        if step.iteration == 3:
+            raise KeyboardInterrupt
+
+    with watching(interrupt), pytest.warns(ConvergenceWarning, match="interrupted"):
+        model = fitted(rows, 5)
+    assert model.status_ is Status.INTERRUPTED
+    assert all(claim.holds for claim in check_claims(model.certificate_, rows))
+
+
+def test_a_given_basis_is_never_made_worse():
+    rows = cloud(7, 40, 15)
+    good = fitted(rows, 3, n_restarts=8)
+    again = fitted(rows, 3, n_restarts=0, init=good.components_)
+    assert again.distortion_ <= good.distortion_ + 1e-6
+
+
+def test_a_warm_start_goes_on_from_the_last_fit():
+    rows = cloud(8, 40, 15)
+    model = fitted(rows, 3, warm_start=True)
+    before = model.distortion_
+    assert model.fit(rows).distortion_ <= before + 1e-6
+    more = np.vstack([rows, cloud(9, 5, 15)])
+    verify(model.fit(more).certificate_, more)
+    wider = model.set_params(n_components=5).fit(more)
+    assert wider.distortion_ < before
+    fewer = model.set_params(n_components=2).fit(rows[:10])
+    verify(fewer.certificate_, rows[:10])
+
+
+def test_losses_along_a_curve_have_the_slope_it_says():
+    secants, basis = working_set(10, 12, 7), random_basis(11, 7, 3)
+    step = cloud(12, 7, 3)
+    step -= basis @ (basis.T @ step)
+    curve = Curve(secants.images(basis), secants.images(step), step)
+    for time in (0.0, 0.3, 1.7):
+        moved, images = curve.arrive(basis, time)
+        assert_allclose(moved.T @ moved, np.eye(3), atol=1e-12)
+        assert_allclose(secants.images(moved), images, atol=1e-12)
+        assert_allclose(curve.losses(time)[0], losses(images), atol=1e-12)
+        ahead, behind = curve.losses(time + 1e-6)[0], curve.losses(time - 1e-6)[0]
+        slope = (ahead - behind) / 2e-6
+        assert_allclose(curve.losses(time)[1], slope, atol=1e-8)
+
+
+@pytest.mark.parametrize("temperature", [0.1, 0.01, 0.001])
+def test_descent_lowers_the_smoothed_maximum(temperature):
+    secants, basis = working_set(13, 30, 10), random_basis(14, 10, 3)
+    before = soft_maximum(losses(secants.images(basis)), temperature)[0]
+    moved = descend(secants, basis, temperature)
+    after = soft_maximum(losses(secants.images(moved)), temperature)[0]
+    assert after < before
+    assert_allclose(moved.T @ moved, np.eye(3), atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_descent_in_single_precision_keeps_every_basis_orthonormal(seed, monkeypatch):
+    # At a gradient that is all rounding, a longer basis seems to lose less: descent
+    # that may lengthen it goes on until numbers overflow.
+    rng = np.random.default_rng(seed)
+    rows = rng.uniform(size=(40, 3))
+    rows[rows < 0.6] = 0.0
+    errors = []
+    arrive = Curve.arrive
+
+    def watched(curve, basis, time):
+        moved, images = arrive(curve, basis, time)
+        errors.append(np.abs(moved.T @ moved - np.eye(moved.shape[1])).max())
+        return moved, images
+
+    monkeypatch.setattr(Curve, "arrive", watched)
+    fitted(np.unique(rows, axis=0), 2)
+    assert max(errors) < 1e-5
+
+
+def test_the_finish_removes_what_smoothing_left():
+    secants, basis = working_set(15, 30, 10), random_basis(16, 10, 3)
+    for temperature in (0.05, 0.01, 0.003):
+        basis = descend(secants, basis, temperature)
+    polished = finish(secants, basis)
+    assert worst(secants, polished) < worst(secants, basis)
+    assert_allclose(polished.T @ polished, np.eye(3), atol=1e-12)
+    # A local optimum of the maximum: no small move lowers it noticeably.
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        move = 1e-4 * rng.standard_normal(polished.shape)
+        moved = np.linalg.qr(polished + move)[0]
+        assert worst(secants, moved) > worst(secants, polished) - 1e-6
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_simplex_programme_meets_its_optimality_conditions(seed):
+    factor = cloud(seed, 30, 12)
+    gram, linear = factor @ factor.T, cloud(seed + 50, 1, 30)[0]
+    weights = simplex_minimiser(gram, linear, tolerance=1e-9)
+    gradient = gram @ weights - linear
+    assert_allclose(weights.sum(), 1.0)
+    assert weights.min() >= 0.0
+    assert weights @ gradient - gradient.min() <= 1e-6
+
+
+def test_one_pair_and_two_points_lose_nothing():
+    points, pairs = prepare_pairs(np.eye(4), np.array([[0, 1]]), rotate=True)
+    result = minimax(points, pairs, 2)
+    assert result.history[-1].distortion <= 1e-6
+
+
+def test_a_fit_without_room_for_distances_is_as_good():
+    rows = cloud(31, 160, 30) * 0.9 ** np.arange(30)
+    roomy = NearIsometricProjection(4, random_state=0, n_restarts=0).fit(rows)
+    tight = NearIsometricProjection(4, random_state=0, memory_limit=0).fit(rows)
+    assert tight.lower_bound_ == pytest.approx(roomy.lower_bound_, rel=2e-3)
+    assert tight.distortion_ <= 1.03 * roomy.distortion_
+    assert tight.lower_bound_ <= tight.distortion_
+    last = tight.history_[-1]
+    assert last.relaxed <= last.lower_bound * (1 + 1e-3)
+    verify(tight.certificate_, rows)
