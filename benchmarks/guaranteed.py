@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,13 +23,16 @@ from sklearn.decomposition import PCA
 
 from isoproj import GuaranteedPCA, audit, guarantee_frontier
 from isoproj.baselines import RandomProjection
-from isoproj.estimators.capped_problem import CappedProblem
+from isoproj.estimators.capped import certified_under_cap
 from isoproj.estimators.curves import Frontier
+from isoproj.estimators.geometry import Geometry
 from isoproj.numerics.threads import one_blas_thread
-from isoproj.pairs.rule import prepare_pairs
+from isoproj.pairs.rule import PairRule
 from isoproj.proof.objective import Objective
 from isoproj.reproduction.datasets import load
-from isoproj.solvers.api import Clock
+from isoproj.solvers.api import Problem
+from isoproj.solvers.guaranteed import guaranteed
+from isoproj.solvers.minimax import minimax
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 SLACKS = (0.02, 0.05, 0.1, 0.2)
@@ -78,21 +82,11 @@ def timed(function, *args, **options):
     return answer, time.process_time() - start
 
 
-def capped_problem(points: np.ndarray, tol: float) -> CappedProblem:
+def posed(points: np.ndarray, k: int, tol: float) -> tuple[Geometry, Problem]:
     """Return what GuaranteedPCA solves; one minimax solve serves all four caps."""
-    prepared, pairs = prepare_pairs(points, rotate=True)
-    return CappedProblem(
-        points=prepared,
-        pairs=pairs,
-        rows=points,
-        objective=Objective.VARIANCE,
-        tol=tol,
-        max_iter=None,
-        clock=Clock(None),
-        seed=0,
-        name="benchmark",
-        verbose=0,
-    )
+    geometry = Geometry.prepare(points, PairRule.of("all"))
+    matrix = geometry.objective_matrix(Objective.VARIANCE)
+    return geometry, Problem(search=geometry.search, k=k, objective=matrix, tol=tol)
 
 
 def side_by_side(
@@ -101,26 +95,26 @@ def side_by_side(
     """PCA, random, minimax and GuaranteedPCA on the same points."""
     with one_blas_thread():
         pca, pca_seconds = timed(PCA(k, random_state=0).fit, train)
-    problem = capped_problem(train, tol)
-    best, best_seconds = timed(problem.minimax, k)
-    least = best.history[-1].distortion
-    own = problem.bounds(k, best.basis, best.pairs, best.weights)
+    geometry, problem = posed(train, k, tol)
+    best, best_seconds = timed(minimax, problem)
+    own = geometry.certify(best.basis, k, best.dual)
     rows = [
         ("PCA", pca.components_, "", pca_seconds),
         ("random", RandomProjection(k, random_state=0).fit(train).components_, "", 0),
         ("minimax", own.components, "", best_seconds),
     ]
     for slack in SLACKS:
-        cap = (1.0 + slack) * least
-        answer, seconds = timed(
-            problem.under, k, cap, best, [best.basis], is_given=False
+        capped = replace(problem, cap=(1.0 + slack) * best.distortion)
+        answer, seconds = timed(guaranteed, capped, best, (best.basis,))
+        certificate = certified_under_cap(
+            geometry, answer, k, Objective.VARIANCE, is_given=False
         )
-        found = answer.certificate.guarantee
-        assert answer.certificate.distortion <= found.cap
+        found = certificate.guarantee
+        assert certificate.distortion <= found.cap
         rows.append(
             (
                 f"GuaranteedPCA, slack {slack}",
-                answer.certificate.components,
+                certificate.components,
                 f"{found.kept_bound:.4f}",
                 best_seconds + seconds,
             )
@@ -132,7 +126,7 @@ def side_by_side(
     lines = [
         f"{name}: {len(train)} points fitted, {len(held_out)} held out, k = {k}, "
         f"tol = {tol:g}; "
-        f"no projection loses less than {best.history[-1].lower_bound:.4f}",
+        f"no projection loses less than {best.lower:.4f}",
         "",
         "| method | variance | at most | mean | 99.9 % | worst | held out: mean |"
         " 99.9 % | worst | 1-NN accuracy | recall@10 | times PCA | times minimax |",

@@ -21,6 +21,7 @@ from isoproj.numerics.threads import n_threads, one_blas_thread
 from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.rule import prepare_pairs
 from isoproj.solvers.relaxation.path import solve_relaxation
+from isoproj.solvers.relaxation.problem import LargestFloor
 
 SIZES = (46, 101, 142, 317, 448)
 DIMENSIONS = (5, 7, 10, 15, 20, 30, 40)
@@ -172,7 +173,7 @@ def stalls(n_seeds: int = 60, tol: float = 1e-4) -> list[str]:
         for rows, ks in small_data(seed):
             search = PairSearch(*prepare_pairs(np.unique(rows, axis=0), rotate=True))
             for k in ks:
-                found = solve_relaxation(search, k, tol=tol)
+                found = solve_relaxation(search, LargestFloor(k), tol=tol)
                 steps.append(found.n_iter)
                 open_ones += found.relaxed > found.lower * (1.0 + tol) + 1e-9
     return [

@@ -12,8 +12,9 @@ from sklearn.exceptions import ConvergenceWarning
 from isoproj import Certificate, NearIsometricProjection, audit, verify
 from isoproj.exceptions import DuplicatePointsWarning, FormatError
 from isoproj.numerics.container import read_container, write_container
+from isoproj.numerics.progress import Step, watching
 from isoproj.solvers import dual_ascent as paper
-from isoproj.solvers.api import Status, watching
+from isoproj.solvers.api import Status
 
 
 def model(k=2, **options):
@@ -239,7 +240,10 @@ def test_an_interrupt_in_a_monitor_returns_a_certified_answer(after):
             raise KeyboardInterrupt
 
     X = cloud(17, 12, 5)
-    with watching(interrupt), pytest.warns(ConvergenceWarning, match="interrupted"):
+    with (
+        watching(interrupt, Step),
+        pytest.warns(ConvergenceWarning, match="interrupted"),
+    ):
         fitted = model().fit(X)
     assert fitted.status_ is Status.INTERRUPTED
     assert fitted.n_iter_ == after

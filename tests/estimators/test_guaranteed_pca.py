@@ -18,11 +18,11 @@ from isoproj.exceptions import (
     FormatError,
     InfeasibleError,
 )
+from isoproj.numerics.progress import Step, watching
 from isoproj.pairs.rule import prepare_pairs
 from isoproj.proof.bounds import lower_bound
-from isoproj.solvers.api import Status, watching
-from isoproj.solvers.guaranteed import guaranteed
-from isoproj.solvers.minimax import minimax
+from isoproj.solvers.api import Status
+from isoproj.solvers.guaranteed import most_kept
 
 OBJECTIVES = ["variance", "distortion"]
 
@@ -420,12 +420,11 @@ def test_what_the_search_for_dimensions_found_is_not_lost(monkeypatch):
     X = stretched(4, 12, 5)
     whole = model(None, max_distortion=0.5).fit(X)
 
-    def first_round(solve):
-        return lambda *args, **options: solve(*args, **{**options, "max_iter": 1})
+    def first_round(problem, settings):
+        problem.journal.max_iter = 1
+        return most_kept(problem, settings)
 
-    for solve in (minimax, guaranteed):
-        name = f"isoproj.estimators.capped_problem.{solve.__name__}"
-        monkeypatch.setattr(name, first_round(solve))
+    monkeypatch.setattr("isoproj.solvers.solve.most_kept", first_round)
     with pytest.warns(ConvergenceWarning, match="max_iter"):
         fitted = model(None, max_distortion=0.5).fit(X)
     assert fitted.n_components_ == whole.n_components_
@@ -449,7 +448,10 @@ def test_an_interrupt_returns_a_certified_answer(after):
         if len(steps) == range(1, len(whole) + 1)[after]:
             raise KeyboardInterrupt
 
-    with watching(interrupt), pytest.warns(ConvergenceWarning, match="interrupted"):
+    with (
+        watching(interrupt, Step),
+        pytest.warns(ConvergenceWarning, match="interrupted"),
+    ):
         fitted = model().fit(X)
     assert fitted.status_ is Status.INTERRUPTED
     assert len(fitted.history_) == len(steps)

@@ -12,6 +12,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose
 
 from isoproj import NearIsometricProjection
+from isoproj.numerics.progress import Step, watching
 from isoproj.pairs.moments import pose
 from isoproj.pairs.rule import prepare_pairs
 from isoproj.proof.bounds import spectral_ratio
@@ -151,7 +152,8 @@ def test_step_sizes_are_those_of_the_papers_table(r, n, printed):
 def test_the_first_step_has_the_papers_size(max_iter):
     problem = pose(*prepare_pairs(cloud(1, 9, 6), rotate=True), 2)
     steps = []
-    dual_ascent(problem, max_iter=max_iter, monitor=steps.append)
+    with watching(steps.append, Step):
+        dual_ascent(problem, max_iter=max_iter)
     assert len(steps) == max_iter + 1
     uniform = np.full(36, 1 / 36)
     eta = literal.step_size(36, max_iter)

@@ -249,7 +249,7 @@ def test_long_ascent_comes_close_to_the_sdp_and_stays_below(instance):
     rows, k, optimum, _ = solved(instance)
     points, pairs = prepare_pairs(rows, rotate=True)
     result = dual_ascent(pose(points, pairs, k), max_iter=3000)
-    reached = lower_bound(points, result.pairs, result.weights, k)
+    reached = lower_bound(points, result.dual.pairs, result.dual.weights, k)
     assert optimum - 4e-3 <= reached <= optimum + 1e-6
 
 

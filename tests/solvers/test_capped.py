@@ -10,8 +10,8 @@ from sklearn.datasets import make_blobs
 from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.rule import prepare_pairs
 from isoproj.proof.objective import Objective, objective_matrix
-from isoproj.solvers.relaxation.capped import solve_capped
 from isoproj.solvers.relaxation.path import solve_relaxation
+from isoproj.solvers.relaxation.problem import LargestFloor, MostKept
 
 ALL = 10**6
 
@@ -23,7 +23,12 @@ def posed(rows, k, objective="variance", pairs="all"):
     matrix = objective_matrix(
         coordinates, Objective(objective), selected, points.first_copy
     )
-    return search, matrix, solve_relaxation(search, k, tol=1e-6)
+    return search, matrix, solve_relaxation(search, LargestFloor(k), tol=1e-6)
+
+
+def solve_capped(search, k, matrix, cap, anchor, **options):
+    programme = MostKept.of(search, k, matrix, cap, anchor)
+    return solve_relaxation(search, programme, **options)
 
 
 def conic_optimum(directions, k, matrix, cap):
@@ -49,8 +54,8 @@ def test_it_agrees_with_a_conic_solver(objective, r, d, k, slack):
     result = solve_capped(search, k, matrix, cap, anchor, tol=1e-4)
     directions = search.directions(search.sample(ALL, np.random.default_rng(0)))
     optimum = conic_optimum(directions, k, matrix, cap)
-    assert_allclose(result.bound, optimum, rtol=1e-3)
-    assert_allclose(result.relaxed, optimum, rtol=1e-3)
+    assert_allclose(result.upper, optimum, rtol=1e-3)
+    assert_allclose(result.value, optimum, rtol=1e-3)
 
 
 @pytest.mark.parametrize(("r", "d", "k"), [(30, 12, 4), (60, 70, 8)])
@@ -58,12 +63,12 @@ def test_both_sides_are_what_they_claim(r, d, k):
     search, matrix, anchor = posed(cloud(2, r, d) * np.geomspace(4.0, 1.0, d), k)
     cap = 1.05 * anchor.relaxed
     result = solve_capped(search, k, matrix, cap, anchor)
-    assert result.relaxed <= result.bound <= result.relaxed * 1.002
-    assert result.multipliers.min() > 0.0
+    assert result.value <= result.upper <= result.value * 1.002
+    assert result.weights.min() > 0.0
     rows = search.directions(result.codes)
-    energies = np.linalg.eigvalsh(matrix + (rows.T * result.multipliers) @ rows)
-    dual = energies[-k:].sum() - (1.0 - cap) * result.multipliers.sum()
-    assert_allclose(result.bound, dual, atol=1e-9)
+    energies = np.linalg.eigvalsh(matrix + (rows.T * result.weights) @ rows)
+    dual = energies[-k:].sum() - (1.0 - cap) * result.weights.sum()
+    assert_allclose(result.upper, dual, atol=1e-9)
     occupied = np.linalg.eigvalsh(result.factor @ result.factor.T)
     assert occupied.max() <= 1.0 + 1e-9
     assert_allclose(occupied.sum(), k)
@@ -72,7 +77,7 @@ def test_both_sides_are_what_they_claim(r, d, k):
 def test_a_larger_cap_allows_more():
     search, matrix, anchor = posed(cloud(3, 20, 8) * np.geomspace(4.0, 1.0, 8), 3)
     bounds = [
-        solve_capped(search, 3, matrix, factor * anchor.relaxed, anchor).bound
+        solve_capped(search, 3, matrix, factor * anchor.relaxed, anchor).upper
         for factor in (1.02, 1.1, 1.3, 2.0)
     ]
     assert (np.diff(bounds) > -1e-3).all()
@@ -84,7 +89,7 @@ def test_a_cap_that_binds_no_pair_of_the_relaxation_is_no_empty_system():
     rows, _ = make_blobs(30, centers=centres, cluster_std=0.1, random_state=0)
     search, matrix, anchor = posed(rows, 2)
     result = solve_capped(search, 2, matrix, 0.984, anchor)
-    assert_allclose(result.bound, np.linalg.eigvalsh(matrix)[-2:].sum(), rtol=2e-3)
+    assert_allclose(result.upper, np.linalg.eigvalsh(matrix)[-2:].sum(), rtol=2e-3)
 
 
 def test_a_callback_stops_it_with_valid_bounds():
@@ -93,4 +98,4 @@ def test_a_callback_stops_it_with_valid_bounds():
         search, 3, matrix, 1.1 * anchor.relaxed, anchor, callback=lambda *_: True
     )
     assert result.n_iter == 0
-    assert 0.0 <= result.relaxed <= result.bound <= 1.0
+    assert 0.0 <= result.value <= result.upper <= 1.0

@@ -11,14 +11,14 @@ from numpy.testing import assert_array_equal
 
 from isoproj import NearIsometricProjection
 from isoproj.exceptions import FormatError
-from isoproj.solvers.api import watching
+from isoproj.numerics.progress import Step, watching
 
 # Killed by itself, without a chance to tidy up, once it has told a given round.
 KILLED = """
 import os, signal, sys
 import numpy as np
 from isoproj import NearIsometricProjection
-from isoproj.solvers.api import watching
+from isoproj.numerics.progress import Step, watching
 
 rows, path, last = np.load(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 
@@ -26,7 +26,7 @@ def die(step):
     if step.iteration == last:
         os.kill(os.getpid(), signal.SIGKILL)
 
-with watching(die):
+with watching(die, Step):
     NearIsometricProjection(3, random_state=0, checkpoint=path).fit(rows)
 """
 
@@ -58,7 +58,7 @@ def test_a_killed_fit_goes_on_to_the_same_result(tmp_path, undisturbed, last):
     assert rounds >= 3
     assert killed_run(tmp_path, last % rounds) == -9
     seen = []
-    with watching(seen.append):
+    with watching(seen.append, Step):
         again = model(tmp_path / "run.isoproj").fit(rows_of())
     # Killed while it told a round: that one is lost, and no other.
     assert len(seen) == rounds - last % rounds
@@ -73,7 +73,7 @@ def test_a_finished_fit_is_taken_up_at_its_end(tmp_path, undisturbed):
     path = tmp_path / "run.isoproj"
     model(path).fit(rows_of())
     seen = []
-    with watching(seen.append):
+    with watching(seen.append, Step):
         again = model(path).fit(rows_of())
     assert len(seen) == 0
     assert_array_equal(again.components_, undisturbed.components_)

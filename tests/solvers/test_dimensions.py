@@ -255,7 +255,7 @@ def test_an_update_lies_in_files_where_memory_has_no_room():
     model.fit(X)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "isoproj.estimators.near_isometric.prepare_pairs",
+            "isoproj.estimators.geometry.prepare_pairs",
             lambda rows, *args, **options: (
                 given.append(rows) or prepare_pairs(rows, *args, **options)
             ),

@@ -7,10 +7,12 @@ from numpy.testing import assert_allclose
 from sklearn.exceptions import ConvergenceWarning
 
 from isoproj import NearIsometricProjection, verify
+from isoproj.numerics.progress import Step, watching
 from isoproj.pairs.directions import Secants
+from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.rule import prepare_pairs
 from isoproj.proof.verify import check_claims
-from isoproj.solvers.api import Status, watching
+from isoproj.solvers.api import Problem, Status
 from isoproj.solvers.descent.grassmann import Curve, descend, losses, soft_maximum
 from isoproj.solvers.descent.sqp import finish, simplex_minimiser
 from isoproj.solvers.minimax import minimax
@@ -108,7 +110,10 @@ def test_an_interrupt_returns_the_best_certified_answer():
         if step.iteration == 3:
             raise KeyboardInterrupt
 
-    with watching(interrupt), pytest.warns(ConvergenceWarning, match="interrupted"):
+    with (
+        watching(interrupt, Step),
+        pytest.warns(ConvergenceWarning, match="interrupted"),
+    ):
         model = fitted(rows, 5)
     assert model.status_ is Status.INTERRUPTED
     assert all(claim.holds for claim in check_claims(model.certificate_, rows))
@@ -206,9 +211,9 @@ def test_the_simplex_programme_meets_its_optimality_conditions(seed):
 
 
 def test_one_pair_and_two_points_lose_nothing():
-    points, pairs = prepare_pairs(np.eye(4), np.array([[0, 1]]), rotate=True)
-    result = minimax(points, pairs, 2)
-    assert result.history[-1].distortion <= 1e-6
+    search = PairSearch(*prepare_pairs(np.eye(4), np.array([[0, 1]]), rotate=True))
+    result = minimax(Problem(search=search, k=2))
+    assert result.distortion <= 1e-6
 
 
 def test_a_fit_without_room_for_distances_is_as_good():

@@ -9,12 +9,13 @@ from numpy.testing import assert_allclose
 from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.rule import prepare_pairs
 from isoproj.solvers.relaxation.path import solve_relaxation
+from isoproj.solvers.relaxation.problem import LargestFloor
 
 
 def solved(rows, k, pairs="all", **options):
     points, selected = prepare_pairs(rows, pairs, rotate=True)
     search = PairSearch(points, selected)
-    return search, solve_relaxation(search, k, **options)
+    return search, solve_relaxation(search, LargestFloor(k), **options)
 
 
 def conic_optimum(directions, k):
@@ -83,10 +84,10 @@ def test_no_more_pairs_than_dimensions_lose_nothing():
 
 def test_a_warm_start_comes_to_the_same_optimum():
     search, cold = solved(cloud(4, 60, 50), 5)
-    warm = solve_relaxation(search, 5, start=cold)
+    warm = solve_relaxation(search, LargestFloor(5, cold))
     assert_allclose(warm.lower, cold.lower, rtol=1e-3)
     assert warm.relaxed <= warm.lower * 1.001
-    wider = solve_relaxation(search, 7, start=cold)
+    wider = solve_relaxation(search, LargestFloor(7, cold))
     assert wider.relaxed <= wider.lower * 1.001
 
 
@@ -116,6 +117,6 @@ def test_many_rows_coming_in_at_once_do_not_stall_it(shape, k, seed):
 def test_a_bound_that_is_high_enough_ends_the_solve():
     search, closed = solved(cloud(0, 40, 12), 4, tol=1e-6)
     enough = 0.9 * closed.lower
-    early = solve_relaxation(search, 4, tol=1e-6, enough=enough)
+    early = solve_relaxation(search, LargestFloor(4), tol=1e-6, enough=1.0 - enough)
     assert enough < early.lower <= closed.lower + 1e-9
     assert early.n_iter < closed.n_iter

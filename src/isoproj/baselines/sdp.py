@@ -23,6 +23,7 @@ from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairSet
 from isoproj.solvers.api import Clock, Monitor, Status, Step
 from isoproj.solvers.relaxation.path import solve_relaxation
+from isoproj.solvers.relaxation.problem import LargestFloor, Relaxation
 
 __all__ = ["SDPProjection"]
 
@@ -194,20 +195,20 @@ def _relaxed_matrix(
         )
     search = PairSearch(points, pairs)
 
-    def watch(iteration: int, lower: float, relaxed: float) -> bool:
+    def watch(iteration: int, best: Relaxation) -> bool:
         if monitor is not None:
             monitor(
                 Step(
                     iteration=iteration,
-                    distortion=relaxed,
-                    lower_bound=lower,
+                    distortion=best.relaxed,
+                    lower_bound=best.lower,
                     seconds=clock.seconds,
-                    relaxed=relaxed,
+                    relaxed=best.relaxed,
                 )
             )
         return clock.is_over
 
-    found = solve_relaxation(search, k, tol=tol, callback=watch)
+    found = solve_relaxation(search, LargestFloor(k), tol=tol, callback=watch)
     gap = found.relaxed - found.lower
     if gap <= tol * found.lower * (1 + 1e-9) or found.relaxed <= _NOTHING:
         status = Status.CONVERGED

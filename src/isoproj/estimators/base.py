@@ -7,6 +7,8 @@ import math
 import sys
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -24,13 +26,14 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 import isoproj
 from isoproj.exceptions import DuplicatePointsWarning
 from isoproj.numerics.arrays import Rows, as_rows, check_real, checked_rows, is_sparse
+from isoproj.numerics.progress import Step, tell, watching
 from isoproj.numerics.spectral import Array, canonical_signs, contraction, orthonormal
 from isoproj.numerics.storage import Storage, check_memory_limit, row_slices
 from isoproj.numerics.threads import single_blas_thread
 from isoproj.pairs.points import Points, times
 from isoproj.pairs.rule import LABELLED, PairRule, PairSet
 from isoproj.proof.audit import audit
-from isoproj.solvers.api import Monitor, Step, current_monitor
+from isoproj.solvers.api import Monitor
 
 if TYPE_CHECKING:
     from isoproj import Report
@@ -41,6 +44,7 @@ __all__ = [
     "images_of",
     "monitor_of",
     "shipped_components",
+    "telling",
     "warn_of_copies",
 ]
 
@@ -269,15 +273,24 @@ def warn_of_copies(points: Points, pairs: PairSet) -> None:
 
 
 def monitor_of(name: str, verbose: int) -> Monitor | None:
-    """Return who is told of every step: standard error, a watcher, or nobody."""
-    return _line_printer(name) if verbose else current_monitor()
+    """Return who is told of every step."""
+
+    def both(step: Step) -> None:
+        with telling(name, verbose):
+            tell(step)
+
+    return both
 
 
-def _line_printer(name: str) -> Monitor:
+@contextmanager
+def telling(name: str, verbose: int) -> Iterator[None]:
+    """Write a line for every step inside the context to standard error, if verbose."""
+
     def write(step: Step) -> None:
         sys.stderr.write(
             f"[{name}] {step.iteration:4d}  distortion {step.distortion:.6f}  "
             f"lower bound {step.lower_bound:.6f}  {step.seconds:8.2f} s\n"
         )
 
-    return write
+    with watching(write, Step) if verbose else contextlib.nullcontext():
+        yield

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import os
 import warnings
+from abc import abstractmethod
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -14,33 +16,38 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from isoproj.engines.base import Engine, chosen
-from isoproj.estimators.base import LinearProjection, check_positive, monitor_of
+from isoproj.estimators.base import LinearProjection, check_positive, telling
+from isoproj.estimators.geometry import Geometry
 from isoproj.exceptions import FormatError
 from isoproj.numerics.arrays import Rows
 from isoproj.numerics.container import Tensors, read_container, write_container
+from isoproj.numerics.progress import Step
 from isoproj.numerics.spectral import Indices
 from isoproj.numerics.storage import check_memory_limit
-from isoproj.pairs.oracle import PairSearch
-from isoproj.pairs.points import Points
-from isoproj.pairs.rule import LABELLED, PairSet, label_codes
+from isoproj.pairs.rule import LABELLED, label_codes
 from isoproj.proof.bounds import certify_exclusion
-from isoproj.proof.certificate import Certificate, Exclusion
-from isoproj.proof.heldout import Heldout, Split, measure_heldout, split_rows
+from isoproj.proof.certificate import Certificate
+from isoproj.proof.heldout import (
+    Heldout,
+    Split,
+    fitted_part,
+    measure_heldout,
+    split_rows,
+)
 from isoproj.solvers.api import (
-    SolveResult,
+    Clock,
+    Journal,
+    Problem,
+    Result,
     Status,
-    Step,
     history_of_table,
     history_table,
 )
-from isoproj.solvers.dimensions import Dimensions, fewest_dimensions
 
-__all__ = ["CertifiedProjection", "everything"]
+__all__ = ["CertifiedProjection"]
 
-# Dimensions are looked for a little below the cap: searches round, certificates do not.
-_MARGIN = 1e-5
-# And by what rounding the projection to the data's precision may cost, in its units.
-_ROUNDING = 16.0
+# A distortion below this is rounding.
+_NOTHING = 1e-9
 
 
 class CertifiedProjection(LinearProjection):
@@ -71,6 +78,114 @@ class CertifiedProjection(LinearProjection):
     n_iter_: int
     n_components_lower_bound_: int
     heldout_: Heldout | None
+
+    def fit(self, X: ArrayLike | Rows, y: object = None) -> Self:
+        """Learn the projection and certify it.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            The points. They need not fit in memory: a mapped file (``numpy.load`` with
+            ``mmap_mode="r"``) is read where it is, an array of Dask, HDF5 or Zarr
+            slice by slice.
+        y : array-like of shape (n_samples,) or None
+            Class labels where ``pairs`` goes by labels; ignored otherwise.
+
+        Returns
+        -------
+        CertifiedProjection
+            The fitted estimator.
+
+        Raises
+        ------
+        InfeasibleError
+            If ``GuaranteedPCA`` was given a cap under which no projection exists, with
+            the proof, or under which none was found.
+        ValueError
+            If the data or a parameter is unusable; the message says how to mend it.
+        """
+        journal = self._journal()
+        last = getattr(self, "certificate_", None)
+        with telling(type(self).__name__, self.verbose):
+            seed = self._seed()
+            storage = self._storage()
+            given = self._validated(X, reset=True, storage=storage)
+            self._check_parameters(given.shape[1])
+            split = self._split(given, y, seed)
+            rows, labels = fitted_part(given, y, split)
+            geometry = Geometry.prepare(
+                rows,
+                self._pair_rule(labels),
+                seed=seed,
+                storage=storage,
+                memory_limit=float(self.memory_limit),
+                engine=self.engine,
+            )
+            result = self._solved(geometry, journal, seed, last)
+            certificate = self._certified(geometry, result)
+            if result.dimensions is not None and result.dimensions.impossible:
+                assert self.max_distortion is not None
+                proof = result.dimensions.proof
+                exclusion = certify_exclusion(
+                    geometry.points,
+                    float(self.max_distortion),
+                    proof.pairs,
+                    proof.weights,
+                )
+                certificate = replace(certificate, exclusion=exclusion)
+            self._adopt(certificate)
+            self._adopt_solve(result)
+            self._measure(rows)
+            self._measure_heldout(given, y, split)
+            self._warn(geometry.points.n_dims)
+        return self
+
+    @abstractmethod
+    def _solved(
+        self,
+        geometry: Geometry,
+        journal: Journal,
+        seed: int,
+        last: Certificate | None,
+    ) -> Result:
+        """Solve; ``last`` is the certificate of an earlier fit."""
+
+    @abstractmethod
+    def _certified(self, geometry: Geometry, result: Result) -> Certificate:
+        """Certify what the solver claims."""
+
+    @abstractmethod
+    def _check_parameters(self, n_features: int) -> None:
+        """Raise unless the parameters are usable."""
+
+    def _measure(self, rows: Rows) -> None:
+        """Compute further attributes from the rows fitted."""
+
+    def _journal(self) -> Journal:
+        """Return the clock and the rounds of a fit, which begins now."""
+        check_positive("time_limit", self.time_limit, integral=False)
+        check_positive("max_iter", self.max_iter, integral=True)
+        journal = Journal(Clock(self.time_limit))
+        if self.max_iter is not None:
+            journal.max_iter = int(self.max_iter)
+        return journal
+
+    def _seed(self) -> int:
+        """Return the seed of every draw: split, sample of pairs, random starts."""
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _problem(self, geometry: Geometry, journal: Journal, seed: int) -> Problem:
+        """Return the problem that the parameters pose."""
+        cap = self.max_distortion
+        return Problem(
+            search=geometry.search,
+            k=None if self.n_components is None else int(self.n_components),
+            cap=None if cap is None else float(cap),
+            tol=float(self.tol),
+            journal=journal,
+            seed=seed,
+            rounding=geometry.rounding,
+        )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to one file, without pickle, whole or not at all.
@@ -157,15 +272,14 @@ class CertifiedProjection(LinearProjection):
     def _restore(self, tensors: Tensors) -> None:
         """Take back what ``_further`` gave."""
 
-    def _split(self, rows: Rows, y: Any) -> Split | None:  # noqa: ANN401
+    def _split(self, rows: Rows, y: Any, seed: int) -> Split | None:  # noqa: ANN401
         """Return which rows to fit and which to hold out, if any."""
         if self.heldout is None:
             return None
         rule = self._pair_rule(y)
         if rule.kind in LABELLED:
             label_codes(rule, int(rows.shape[0]))
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
-        return split_rows(int(rows.shape[0]), self.heldout, rule, int(seed))
+        return split_rows(int(rows.shape[0]), self.heldout, rule, seed)
 
     def _measure_heldout(
         self,
@@ -200,32 +314,9 @@ class CertifiedProjection(LinearProjection):
             raise ValueError(msg)
         chosen(self.engine)
         check_memory_limit(self.memory_limit)
-        check_positive("max_iter", self.max_iter, integral=True)
-        check_positive("time_limit", self.time_limit, integral=False)
-        check_random_state(self.random_state)
         if not isinstance(self.verbose, bool | int | np.integer):
             msg = f"verbose must be a whole number; got {self.verbose!r}. Use 0 or 1."
             raise ValueError(msg)  # noqa: TRY004 - scikit-learn's convention
-
-    def _fewest(
-        self, points: Points, search: PairSearch, seed: int
-    ) -> tuple[Dimensions, Exclusion | None]:
-        """Return the fewest dimensions found under the cap, and why not fewer."""
-        assert self.max_distortion is not None
-        cap = float(self.max_distortion)
-        rounding = _ROUNDING * float(np.finfo(points.rows.dtype).eps)
-        found = fewest_dimensions(
-            search,
-            max(0.0, cap * (1.0 - _MARGIN) - rounding),
-            tol=float(self.tol),
-            time_limit=self.time_limit,
-            seed=seed,
-            monitor=monitor_of(type(self).__name__, self.verbose),
-        )
-        exclusion = None
-        if found.weights.size:
-            exclusion = certify_exclusion(points, cap, found.pairs, found.weights)
-        return found, exclusion
 
     def _adopt(self, certificate: Certificate) -> None:
         self.certificate_ = certificate
@@ -241,22 +332,35 @@ class CertifiedProjection(LinearProjection):
             excluded = 0 if exclusion is None else exclusion.n_components
             self.n_components_lower_bound_ = excluded + 1
 
-    def _warn_of_room(self, points: Points) -> None:
+    def _adopt_solve(self, result: Result) -> None:
+        """Take over why and after how many rounds the solver stopped."""
+        self.status_ = result.status
+        if self.distortion_ <= _NOTHING:
+            # Whatever the solver says: the scan has seen that nothing is lost.
+            self.status_ = Status.OPTIMAL
+        if result.dimensions is not None and result.dimensions.status.advice:
+            self.status_ = result.dimensions.status
+        self.history_ = result.history
+        # A fit that had nothing to iterate on has looked at its answer once.
+        self.n_iter_ = result.history[-1].iteration if result.history else 1
+
+    def _warn(self, n_dims: int) -> None:
+        """Warn if nothing is lost, or if the solver stopped early."""
         k = self.n_components_
-        if k > points.n_dims:
+        if k > n_dims and self.distortion_ <= _NOTHING:
             msg = (
-                f"The points span only {points.n_dims} dimensions, so that "
+                f"The points span only {n_dims} dimensions, so that "
                 f"n_components={k} loses nothing (distortion 0); "
-                f"n_components={points.n_dims} would do."
+                f"n_components={n_dims} would do."
             )
             warnings.warn(msg, UserWarning, stacklevel=3)
-
-    def _warn_of_status(self) -> None:
-        msg = (
-            f"Stopped early ({self.status_}) at distortion {self.distortion_:.4f}, "
-            f"lower bound {self.lower_bound_:.4f}; both hold. {self.status_.advice}"
-        )
-        warnings.warn(msg, ConvergenceWarning, stacklevel=3)
+        if self.status_.advice:
+            msg = (
+                f"Stopped early ({self.status_}) at distortion "
+                f"{self.distortion_:.4f}, lower bound {self.lower_bound_:.4f}; both "
+                f"hold. {self.status_.advice}"
+            )
+            warnings.warn(msg, ConvergenceWarning, stacklevel=3)
 
 
 def _check_count(k: object, n_features: int) -> None:
@@ -270,23 +374,6 @@ def _check_count(k: object, n_features: int) -> None:
             f"got {k}. Choose a value in that range."
         )
         raise ValueError(msg)
-
-
-def everything(points: Points, pairs: PairSet) -> SolveResult:
-    """Answer the question that is none: every direction fits."""
-    first = np.flatnonzero(points.first_copy != points.first_copy[0])[:1]
-    pair = (
-        np.column_stack([np.zeros_like(first), first])
-        if pairs.listed is None
-        else pairs.listed[:1]
-    )
-    return SolveResult(
-        basis=np.eye(points.n_dims),
-        pairs=pair,
-        weights=np.ones(1),
-        status=Status.CONVERGED,
-        history=(),
-    )
 
 
 def _plain(parameters: dict[str, Any]) -> dict[str, Any]:

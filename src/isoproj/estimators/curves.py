@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from isoproj.estimators.base import (
-    check_positive,
-    monitor_of,
-    shipped_components,
-    warn_of_copies,
-)
-from isoproj.estimators.capped_problem import CappedProblem
-from isoproj.estimators.certified import everything
+from isoproj.estimators.base import check_positive, telling
+from isoproj.estimators.capped import certified_under_cap
+from isoproj.estimators.geometry import Geometry
 from isoproj.numerics.arrays import Rows, check_points
 from isoproj.numerics.spectral import Array, Indices
-from isoproj.pairs.oracle import PairSearch
-from isoproj.pairs.points import Points
-from isoproj.pairs.rule import PairRule, PairSet, prepare_pairs
+from isoproj.pairs.rule import PairRule
 from isoproj.proof.bounds import certify_each
 from isoproj.proof.certificate import Certificate
 from isoproj.proof.objective import Objective
-from isoproj.solvers.api import Clock
+from isoproj.solvers.api import Clock, Journal, Problem, Result, Weights
 from isoproj.solvers.curve import follow
+from isoproj.solvers.guaranteed import guaranteed
+from isoproj.solvers.minimax import minimax
+from isoproj.solvers.solve import everything, solve
 
 __all__ = ["DistortionCurve", "Frontier", "distortion_curve", "guarantee_frontier"]
 
@@ -197,43 +193,19 @@ def distortion_curve(
         min_distance=min_distance,
         include_norms=include_norms,
     )
-    rows, points, selected = _geometry(X, rule)
-    wanted = _checked_ks(ks, points.n_dims, int(rows.shape[1]))
+    geometry = Geometry.prepare(check_points(X), rule)
+    n_dims = geometry.points.n_dims
+    wanted = _checked_ks(ks, n_dims, int(geometry.rows.shape[1]))
     check_positive("time_limit", time_limit, integral=False)
-    search = PairSearch(points, selected)
-    inner = [k for k in wanted if k < points.n_dims]
-    certificates: list[Certificate] = []
-    if inner:
-        result = follow(
-            search,
-            inner,
-            tol=float(tol),
-            time_limit=time_limit,
-            seed=0 if random_state is None else int(random_state),
-            monitor=monitor_of("distortion_curve", verbose),
-        )
-        found = zip(result.chosen, result.ks, result.bases, strict=True)
-        for at, group in itertools.groupby(found, key=lambda each: each[0]):
-            best = result.relaxations[at]
-            certificates += certify_each(
-                points,
-                selected,
-                [shipped_components(points, basis, rows, k) for _, k, basis in group],
-                search.decode(best.codes),
-                best.weights,
-                n_rows=rows.shape[0],
-            )
-    outer = [k for k in wanted if k >= points.n_dims]
-    if outer:
-        whole = everything(points, selected)
-        certificates += certify_each(
-            points,
-            selected,
-            [shipped_components(points, whole.basis, rows, k) for k in outer],
-            whole.pairs,
-            whole.weights,
-            n_rows=rows.shape[0],
-        )
+    problem = Problem(
+        search=geometry.search,
+        k=None,
+        tol=float(tol),
+        journal=Journal(Clock(time_limit)),
+        seed=0 if random_state is None else int(random_state),
+    )
+    with telling("distortion_curve", verbose):
+        certificates = _certified_curve(geometry, problem, wanted)
     return DistortionCurve(
         ks=np.array([each.n_components for each in certificates], dtype=np.intp),
         distortion=np.array([each.distortion for each in certificates]),
@@ -242,11 +214,42 @@ def distortion_curve(
     )
 
 
-def _geometry(X: ArrayLike | Rows, rule: PairRule) -> tuple[Rows, Points, PairSet]:
-    rows = check_points(X)
-    points, selected = prepare_pairs(rows, rule, rotate=True)
-    warn_of_copies(points, selected)
-    return rows, points, selected
+def _certified_curve(
+    geometry: Geometry, problem: Problem, ks: list[int]
+) -> list[Certificate]:
+    """Return a certificate for every number of dimensions."""
+    n_dims = geometry.points.n_dims
+    certificates: list[Certificate] = []
+    inner = [k for k in ks if k < n_dims]
+    if inner:
+        result = follow(problem, inner)
+        found = zip(result.chosen, result.ks, result.bases, strict=True)
+        for at, group in itertools.groupby(found, key=lambda each: each[0]):
+            best = result.relaxations[at]
+            dual = Weights(geometry.search.decode(best.codes), best.weights)
+            certificates += _certified_each(
+                geometry, [(k, basis) for _, k, basis in group], dual
+            )
+    outer = [k for k in ks if k >= n_dims]
+    if outer:
+        whole = everything(problem)
+        bases = [(k, whole.basis) for k in outer]
+        certificates += _certified_each(geometry, bases, whole.dual)
+    return certificates
+
+
+def _certified_each(
+    geometry: Geometry, bases: list[tuple[int, Array]], dual: Weights
+) -> list[Certificate]:
+    """Return certificates of several bases that share dual weights."""
+    return certify_each(
+        geometry.points,
+        geometry.pairs,
+        [geometry.components(basis, k) for k, basis in bases],
+        dual.pairs,
+        dual.weights,
+        n_rows=geometry.rows.shape[0],
+    )
 
 
 def _checked_ks(ks: Iterable[int] | None, n_dims: int, n_features: int) -> list[int]:
@@ -377,38 +380,25 @@ def guarantee_frontier(
         min_distance=min_distance,
         include_norms=include_norms,
     )
-    rows, points, selected = _geometry(X, rule)
-    _check_frontier(k, n_points, objective, points.n_dims)
-    problem = CappedProblem(
-        points=points,
-        pairs=selected,
-        rows=rows,
-        objective=Objective(objective),
+    geometry = Geometry.prepare(check_points(X), rule)
+    _check_frontier(k, n_points, objective, geometry.points.n_dims)
+    kept = Objective(objective)
+    problem = Problem(
+        search=geometry.search,
+        k=int(k),
+        objective=geometry.objective_matrix(kept),
         tol=float(tol),
-        max_iter=None,
-        clock=Clock(None),
         seed=0 if random_state is None else int(random_state),
-        name="guarantee_frontier",
-        verbose=verbose,
     )
-    k = int(k)
-    best = problem.minimax(k)
-    least = best.history[-1].distortion
-    principal = problem.answer(k, 1.0, 0.0)
-    most = principal.certificate.distortion
-    # Closer together near the least distortion, where the curve bends.
-    steps = np.linspace(0.0, 1.0, n_points)[1:-1] ** 2
-    caps = [least * (1.0 + 1e-4), *(least + (most - least) * steps)]
-    answers = []
-    starts = [best.basis]
-    for cap in caps:
-        answer = problem.under(k, float(cap), best, starts, is_given=False)
-        answers.append(answer)
-        starts = [answer.basis]
-    certificates = tuple(answer.certificate for answer in [*answers, principal])
+    with telling("guarantee_frontier", verbose):
+        results = _frontier_results(problem, n_points)
+    certificates = tuple(
+        certified_under_cap(geometry, result, int(k), kept, is_given=False)
+        for result in results
+    )
     parts = [certificate.guarantee for certificate in certificates]
     table = np.array([(p.cap, p.kept, p.kept_bound) for p in parts if p is not None])
-    table[-1, 0] = most
+    table[-1, 0] = certificates[-1].distortion
     return Frontier(
         max_distortion=table[:, 0],
         distortion=np.array([each.distortion for each in certificates]),
@@ -416,8 +406,24 @@ def guarantee_frontier(
         kept_bound=table[:, 2],
         lower_bound=certificates[0].lower_bound,
         certificates=certificates,
-        objective=problem.objective,
+        objective=kept,
     )
+
+
+def _frontier_results(problem: Problem, n_points: int) -> list[Result]:
+    """Solve under caps from the least distortion found to that of PCA."""
+    best = minimax(problem)
+    principal = solve(replace(problem, cap=1.0))
+    least, most = best.distortion, principal.distortion
+    # Closer together near the least distortion, where the curve bends.
+    steps = np.linspace(0.0, 1.0, n_points)[1:-1] ** 2
+    results: list[Result] = []
+    starts = (best.basis,)
+    for cap in [least * (1.0 + 1e-4), *(least + (most - least) * steps)]:
+        result = guaranteed(replace(problem, cap=float(cap)), best, starts)
+        results.append(result)
+        starts = (result.basis,)
+    return [*results, principal]
 
 
 def _check_frontier(k: object, n_points: object, objective: object, dims: int) -> None:

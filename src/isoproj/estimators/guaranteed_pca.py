@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_random_state
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from isoproj.engines.base import Engine
-from isoproj.estimators.base import images_of, warn_of_copies
-from isoproj.estimators.capped_problem import CappedProblem
+from isoproj.estimators.base import images_of
+from isoproj.estimators.capped import certified_under_cap
 from isoproj.estimators.certified import CertifiedProjection
+from isoproj.estimators.geometry import Geometry
 from isoproj.exceptions import FormatError
 from isoproj.numerics.arrays import Rows, is_sparse
 from isoproj.numerics.container import Tensors
 from isoproj.numerics.storage import row_slices
-from isoproj.pairs.rule import prepare_pairs
 from isoproj.proof.certificate import Certificate
-from isoproj.proof.heldout import fitted_part
 from isoproj.proof.objective import Objective
-from isoproj.solvers.api import Clock
+from isoproj.solvers.api import Journal, Result
+from isoproj.solvers.solve import solve
 
 __all__ = ["GuaranteedPCA"]
 
@@ -184,72 +183,30 @@ class GuaranteedPCA(CertifiedProjection):
         self.engine = engine
         self.heldout = heldout
 
-    def fit(self, X: ArrayLike | Rows, y: object = None) -> Self:
-        """Learn the projection and certify it.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            The points. They need not fit in memory: a mapped file (``numpy.load`` with
-            ``mmap_mode="r"``) is read where it is, an array of Dask, HDF5 or Zarr
-            slice by slice.
-        y : array-like of shape (n_samples,) or None
-            Class labels where ``pairs`` goes by labels; ignored otherwise.
-
-        Returns
-        -------
-        GuaranteedPCA
-            The fitted estimator.
-
-        Raises
-        ------
-        InfeasibleError
-            If no projection under ``max_distortion`` exists, with the proof, or if none
-            was found, which is another thing.
-        ValueError
-            If the data or a parameter is unusable; the message says how to mend it.
-        """
-        storage = self._storage()
-        given, labels = self._validated(X, reset=True, storage=storage), y
-        self._check_parameters(given.shape[1])
-        split = self._split(given, y)
-        rows, y = fitted_part(given, y, split)
-        points, pairs = prepare_pairs(
-            rows, self._pair_rule(y), rotate=True, storage=storage
+    def _solved(
+        self,
+        geometry: Geometry,
+        journal: Journal,
+        seed: int,
+        last: Certificate | None,
+    ) -> Result:
+        del last
+        objective = Objective(self.objective)
+        problem = replace(
+            self._problem(geometry, journal, seed),
+            objective=geometry.objective_matrix(objective),
+            slack=float(self.slack),
         )
-        warn_of_copies(points, pairs)
-        problem = CappedProblem(
-            points=points,
-            pairs=pairs,
-            rows=rows,
-            objective=Objective(self.objective),
-            tol=float(self.tol),
-            max_iter=self.max_iter,
-            clock=Clock(self.time_limit),
-            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
-            name=type(self).__name__,
-            verbose=self.verbose,
-            memory_limit=float(self.memory_limit),
-            engine=self.engine,
+        return solve(problem)
+
+    def _certified(self, geometry: Geometry, result: Result) -> Certificate:
+        return certified_under_cap(
+            geometry,
+            result,
+            self.n_components or result.basis.shape[1],
+            Objective(self.objective),
+            is_given=self.max_distortion is not None,
         )
-        exclusion, found, k = None, None, self.n_components
-        if k is None:
-            found, exclusion = self._fewest(points, problem.search, problem.seed)
-            k = found.k
-        known = None if found is None or found.result is None else found.result.basis
-        answer = problem.answer(int(k), self.max_distortion, float(self.slack), known)
-        self._adopt(replace(answer.certificate, exclusion=exclusion))
-        self._measure(rows)
-        self._measure_heldout(given, labels, split)
-        self.status_ = answer.status
-        if found is not None and found.status.advice:
-            self.status_ = found.status
-        self._warn_of_room(points)
-        self.history_ = answer.history
-        self.n_iter_ = max(1, len(answer.history))
-        if self.status_.advice:
-            self._warn_of_status()
-        return self
 
     def transform(self, X: ArrayLike | Rows) -> NDArray[Any]:
         """Project as PCA does: ``(X - mean_) @ components_.T``.

@@ -10,41 +10,34 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from isoproj.engines.base import Engine
-from isoproj.estimators.base import (
-    monitor_of,
-    shipped_components,
-    warn_of_copies,
-)
-from isoproj.estimators.certified import CertifiedProjection, everything
+from isoproj.estimators.base import telling
+from isoproj.estimators.certified import CertifiedProjection
+from isoproj.estimators.geometry import Geometry
 from isoproj.numerics.arrays import Rows, check_map, is_sparse
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.storage import Storage
 from isoproj.pairs.moments import pose
-from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.points import Points
-from isoproj.pairs.rule import PairKind, PairSet, prepare_pairs
+from isoproj.pairs.rule import PairKind, PairRule, PairSet
 from isoproj.pairs.worst_pairs import find_worst
 from isoproj.proof.bounds import certify, data_fingerprint
 from isoproj.proof.certificate import Certificate
-from isoproj.proof.heldout import fitted_part
-from isoproj.solvers.api import (
-    SolveResult,
-    Status,
-)
+from isoproj.solvers.api import Journal, Result, Status, Weights
 from isoproj.solvers.checkpoint import Checkpoint
 from isoproj.solvers.dual_ascent import dual_ascent
-from isoproj.solvers.minimax import minimax, refine
+from isoproj.solvers.minimax import refine
+from isoproj.solvers.solve import everything, solve
 
 __all__ = ["NearIsometricProjection"]
 
 # One weight per pair beyond this is no longer a small working set.
 _LARGEST_DENSE = 20_000_000
-# A distortion below this is rounding.
-_NOTHING = 1e-9
+# The paper's number of steps, and the dimensions of a fit that is not told any.
+_PAPER_STEPS = 120
+_DEFAULT_K = 2
 # New points that lose this much more than the worst pair so far are rounding.
 _BROKEN = 1e-7
 
@@ -224,86 +217,6 @@ class NearIsometricProjection(CertifiedProjection):
         self.engine = engine
         self.heldout = heldout
 
-    def fit(self, X: ArrayLike | Rows, y: object = None) -> Self:
-        """Learn the projection and certify it.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            The points. They need not fit in memory: a mapped file (``numpy.load`` with
-            ``mmap_mode="r"``) is read where it is, an array of Dask, HDF5 or Zarr
-            slice by slice.
-        y : array-like of shape (n_samples,) or None
-            Class labels where ``pairs`` goes by labels; ignored otherwise.
-
-        Returns
-        -------
-        NearIsometricProjection
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If the data or a parameter is unusable; the message says how to mend it.
-        """
-        last = getattr(self, "certificate_", None) if self.warm_start else None
-        storage = self._storage()
-        given, labels = self._validated(X, reset=True, storage=storage), y
-        self._check_parameters(given.shape[1])
-        split = self._split(given, y)
-        rows, y = fitted_part(given, y, split)
-        points, pairs = prepare_pairs(
-            rows,
-            self._pair_rule(y),
-            rotate=True,
-            seed=self._sample_seed(),
-            storage=storage,
-        )
-        warn_of_copies(points, pairs)
-        search = None
-        if self.solver == "minimax":
-            search = PairSearch(
-                points,
-                pairs,
-                memory_limit=float(self.memory_limit),
-                engine=self.engine,
-            )
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        exclusion, found, start = None, None, None
-        k = 2 if self.n_components is None else int(self.n_components)
-        if self.max_distortion is not None and search is not None:
-            found, exclusion = self._fewest(points, search, seed)
-            k = found.k
-            start = None if found.result is None else found.result.basis
-        if start is None:
-            start = self._start(points, k, last)
-        result = self._solve(points, pairs, k, last, start, search, seed)
-        components = shipped_components(points, result.basis, rows, k)
-        certificate = certify(
-            points,
-            pairs,
-            components,
-            result.pairs,
-            result.weights,
-            n_rows=rows.shape[0],
-            spectral=pairs.n_pairs <= _LARGEST_DENSE and self.solver == "dual_ascent",
-            engine=self.engine,
-        )
-        self._adopt(replace(certificate, exclusion=exclusion))
-        self.status_ = result.status
-        if certificate.distortion <= _NOTHING:
-            # Whatever the solver says: the scan has seen that nothing is lost.
-            self.status_ = Status.OPTIMAL
-            self._warn_of_room(points)
-        if found is not None and found.status.advice:
-            self.status_ = found.status
-        self.history_ = result.history
-        self.n_iter_ = result.history[-1].iteration if result.history else 0
-        self._measure_heldout(given, labels, split)
-        if result.status.advice or self.status_.advice:
-            self._warn_of_status()
-        return self
-
     def transform(self, X: ArrayLike | Rows) -> NDArray[Any]:
         """Project: ``X @ components_.T``, times ``scale_`` where that is asked for.
 
@@ -375,28 +288,34 @@ class NearIsometricProjection(CertifiedProjection):
             If ``X`` is not the data of ``fit``, or the pairs were listed.
         """
         check_is_fitted(self)
+        journal = self._journal()
         storage = self._storage()
+        last = self.certificate_
+        self._check_update(last)
         old = self._validated(X, reset=False, storage=storage)
         new = self._validated(X_new, reset=False, storage=storage)
-        last = self.certificate_
-        which = last.pairs.described(last.pair_kind)
-        if which != PairKind.ALL or self.solver != "minimax":
-            msg = (
-                "update needs pairs='all' and solver='minimax'; got "
-                f"{which!r} and {self.solver!r}. Fit again instead."
-            )
-            raise ValueError(msg)
         if data_fingerprint(old) != last.fingerprint:
             msg = (
                 "X must be the data of the last fit or update; its fingerprint differs."
                 " Pass the rows in the same order."
             )
             raise ValueError(msg)
-        rows = _stacked(old, new, storage)
-        points, pairs = prepare_pairs(rows, "all", rotate=True, storage=storage)
-        warn_of_copies(points, pairs)
+        geometry = Geometry.prepare(
+            _stacked(old, new, storage),
+            PairRule.of("all"),
+            storage=storage,
+            memory_limit=float(self.memory_limit),
+            engine=self.engine,
+        )
+        with telling(type(self).__name__, self.verbose):
+            self._take_in(geometry, journal, last)
+        return self
+
+    def _take_in(self, geometry: Geometry, journal: Journal, last: Certificate) -> None:
+        """Certify what there is on more points, refined where they break it."""
+        points, pairs = geometry.points, geometry.pairs
         components, k = last.components, last.n_components
-        weighted, weights = last.weighted_pairs, last.weights
+        dual = Weights(last.weighted_pairs, last.weights)
         found = find_worst(
             points,
             pairs,
@@ -405,50 +324,49 @@ class NearIsometricProjection(CertifiedProjection):
             engine=self.engine,
         )
         self.updated_ = "kept"
-        is_broken = found.worst_losses[0] > last.distortion + _BROKEN
-        if is_broken:
-            fits = k >= points.n_dims
-            result = (
-                everything(points, pairs)
-                if fits
-                else self._refined(points, pairs, last)
-            )
-            components = shipped_components(points, result.basis, rows, k)
-            weighted, weights = result.pairs, result.weights
+        if found.worst_losses[0] > last.distortion + _BROKEN:
+            result = self._refined(geometry, journal, last)
+            components = geometry.components(result.basis, k)
+            dual = result.dual
             self.updated_ = "refined"
-            self.status_, self.history_ = result.status, result.history
-            self.n_iter_ = len(result.history)
+            self._adopt_solve(result)
         certificate = certify(
             points,
             pairs,
             components,
-            weighted,
-            weights,
-            n_rows=rows.shape[0],
+            dual.pairs,
+            dual.weights,
+            n_rows=geometry.rows.shape[0],
             engine=self.engine,
         )
         # The pairs of a proof that fewer dimensions cannot do are all still there.
         self._adopt(replace(certificate, exclusion=last.exclusion))
-        return self
+
+    def _check_update(self, last: Certificate) -> None:
+        """Raise unless the model's pairs and solver allow an update."""
+        which = last.pairs.described(last.pair_kind)
+        if which != PairKind.ALL or self.solver != "minimax":
+            msg = (
+                "update needs pairs='all' and solver='minimax'; got "
+                f"{which!r} and {self.solver!r}. Fit again instead."
+            )
+            raise ValueError(msg)
 
     def _refined(
-        self, points: Points, pairs: PairSet, last: Certificate
-    ) -> SolveResult:
+        self, geometry: Geometry, journal: Journal, last: Certificate
+    ) -> Result:
         """Go on from what was certified on fewer points."""
-        search = PairSearch(
-            points, pairs, memory_limit=float(self.memory_limit), engine=self.engine
+        problem = replace(self._problem(geometry, journal, 0), k=last.n_components)
+        if last.n_components >= geometry.points.n_dims:
+            return everything(problem)
+        components = last.components.T.astype(np.float64)
+        known = Result(
+            basis=geometry.points.frame.coordinates_of(components),
+            dual=Weights(last.weighted_pairs, last.weights),
+            lower=last.lower_bound,
+            status=Status.CONVERGED,
         )
-        return refine(
-            search,
-            points.frame.coordinates_of(last.components.T.astype(np.float64)),
-            last.weighted_pairs,
-            last.weights,
-            last.lower_bound,
-            gap=last.optimality_gap,
-            tol=float(self.tol),
-            time_limit=self.time_limit,
-            monitor=monitor_of(type(self).__name__, self.verbose),
-        )
+        return refine(problem, known, last.optimality_gap)
 
     def _check_parameters(self, n_features: int) -> None:
         self._check_shared(n_features)
@@ -492,66 +410,78 @@ class NearIsometricProjection(CertifiedProjection):
             msg = f"warm_start must be True or False; got {self.warm_start!r}."
             raise ValueError(msg)  # noqa: TRY004 - scikit-learn's convention
 
-    def _solve(
+    def _solved(
         self,
-        points: Points,
-        pairs: PairSet,
-        k: int,
-        last: Certificate | None,
-        start: Array | None,
-        search: PairSearch | None,
+        geometry: Geometry,
+        journal: Journal,
         seed: int,
-    ) -> SolveResult:
-        if k >= points.n_dims:
-            return everything(points, pairs)
-        options: dict[str, Any] = {
-            "time_limit": self.time_limit,
-            "monitor": monitor_of(type(self).__name__, self.verbose),
-        }
-        if self.max_iter is not None:
-            options["max_iter"] = int(self.max_iter)
-        if self.solver == "minimax":
-            return minimax(
-                points,
-                pairs,
-                k,
-                tol=float(self.tol),
-                n_restarts=self.n_restarts,
-                start=start,
-                known_pairs=_still_pairs(points, pairs, last),
-                checkpoint=self._checkpoint(points, pairs, k),
-                search=search,
-                seed=seed,
-                **options,
-            )
-        if pairs.n_pairs > _LARGEST_DENSE:
+        last: Certificate | None,
+    ) -> Result:
+        points, pairs = geometry.points, geometry.pairs
+        if self.solver == "dual_ascent":
+            return self._ascended(geometry, journal)
+        last = last if self.warm_start else None
+        problem = self._problem(geometry, journal, seed)
+        if problem.cap is None and problem.k is None:
+            problem = replace(problem, k=_DEFAULT_K)
+        problem = replace(
+            problem,
+            n_restarts=self.n_restarts,
+            start=self._start(points, problem.k, last),
+            known=_still_pairs(points, pairs, last),
+            checkpoint=self._checkpoint(geometry, problem.k, seed),
+        )
+        return solve(problem)
+
+    def _ascended(self, geometry: Geometry, journal: Journal) -> Result:
+        """Run the paper's algorithm."""
+        k = _DEFAULT_K if self.n_components is None else int(self.n_components)
+        n_pairs = geometry.pairs.n_pairs
+        if k >= geometry.points.n_dims:
+            return everything(replace(self._problem(geometry, journal, 0), k=k))
+        if n_pairs > _LARGEST_DENSE:
             msg = (
                 f"solver='dual_ascent' holds a weight per pair, at most "
-                f"{_LARGEST_DENSE:,}; got {pairs.n_pairs:,}. Fit a sample of the rows."
+                f"{_LARGEST_DENSE:,}; got {n_pairs:,}. Fit a sample of the rows."
             )
             raise ValueError(msg)
-        return dual_ascent(pose(points, pairs, k), **options)
+        max_iter = _PAPER_STEPS if self.max_iter is None else int(self.max_iter)
+        posed = pose(geometry.points, geometry.pairs, k)
+        return dual_ascent(posed, max_iter=max_iter, clock=journal.clock)
 
-    def _sample_seed(self) -> int:
-        if not isinstance(self.pairs, str) or self.pairs != "sample":
-            return 0
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
+    def _certified(self, geometry: Geometry, result: Result) -> Certificate:
+        k = self.n_components
+        if k is None:
+            k = _DEFAULT_K if self.max_distortion is None else result.basis.shape[1]
+        is_small = geometry.pairs.n_pairs <= _LARGEST_DENSE
+        return geometry.certify(
+            result.basis,
+            int(k),
+            result.dual,
+            spectral=is_small and self.solver == "dual_ascent",
+        )
 
-    def _checkpoint(self, points: Points, pairs: PairSet, k: int) -> Checkpoint | None:
+    def _checkpoint(
+        self, geometry: Geometry, k: int | None, seed: int
+    ) -> Checkpoint | None:
         if self.checkpoint is None:
             return None
         identity = {
-            "data": data_fingerprint(points.rows),
-            "n_pairs": pairs.n_pairs,
-            "pairs": pairs.fingerprint,
+            "data": data_fingerprint(geometry.rows),
+            "n_pairs": geometry.pairs.n_pairs,
+            "pairs": geometry.pairs.fingerprint,
             "n_components": k,
             "tol": float(self.tol),
-            "random_state": repr(self.random_state),
+            "random_state": seed,
         }
         return Checkpoint(self.checkpoint, identity)
 
-    def _start(self, points: Points, k: int, last: Certificate | None) -> Array | None:
+    def _start(
+        self, points: Points, k: int | None, last: Certificate | None
+    ) -> Array | None:
         """Return the basis to start from besides the solver's own, if any."""
+        if k is None:
+            return None
         rows = [] if last is None else [last.components.astype(np.float64)]
         if self.init is not None:
             rows.append(check_map(self.init, points.rows.shape[1]))

@@ -1,34 +1,39 @@
-"""What every solver shares: one result, one status, one clock, one progress record."""
+"""What every solver shares: the problem, the result, the status, the clock."""
 
 from __future__ import annotations
 
 import enum
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import MISSING, astuple, dataclass, field, fields
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from isoproj.numerics.progress import Step, tell, watching
 from isoproj.numerics.spectral import Array, Indices
+from isoproj.pairs.oracle import PairSearch
+from isoproj.solvers.checkpoint import Checkpoint
 
 __all__ = [
     "Clock",
+    "Dimensions",
     "Journal",
     "Monitor",
-    "SolveResult",
+    "Problem",
+    "Result",
     "Status",
     "Step",
     "Stopped",
-    "current_monitor",
+    "Weights",
     "history_of_table",
     "history_table",
     "watching",
 ]
+
+Monitor = Callable[[Step], None]
 
 
 class Status(enum.StrEnum):
@@ -37,6 +42,7 @@ class Status(enum.StrEnum):
     COMPLETED = "completed"
     OPTIMAL = "optimal"
     CONVERGED = "converged"
+    STALLED = "stalled"
     MAX_ITER = "max_iter"
     TIME_LIMIT = "time_limit"
     INTERRUPTED = "interrupted"
@@ -48,91 +54,47 @@ class Status(enum.StrEnum):
             Status.COMPLETED: "",
             Status.OPTIMAL: "",
             Status.CONVERGED: "",
+            Status.STALLED: (
+                "The bound stopped improving before tol was reached; raise tol, or "
+                "accept the reported bounds."
+            ),
             Status.MAX_ITER: "Raise max_iter, or accept the reported bounds.",
             Status.TIME_LIMIT: "Raise time_limit, or accept the reported bounds.",
             Status.INTERRUPTED: "Fit again to go on; the bounds so far are valid.",
         }[self]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """One line of a solve that a user can watch.
-
-    Parameters
-    ----------
-    iteration : int
-        Counted from 0.
-    distortion : float
-        Of this step's basis over all pairs.
-    lower_bound : float
-        Dual value of this step's weights.
-    seconds : float
-        Since the solve began.
-    relaxed : float
-        Value of the relaxation's matrix; NaN where a solver has none.
-    n_working : int
-        Pairs in the working set.
-    kept, kept_bound : float
-        Share of an objective kept by this step's basis, and a share that no projection
-        under the cap can exceed; 0 and 1 where a solver has no objective.
-    """
-
-    iteration: int
-    distortion: float
-    lower_bound: float
-    seconds: float
-    relaxed: float = math.nan
-    n_working: int = 0
-    kept: float = 0.0
-    kept_bound: float = 1.0
+# Fields of a step that a history holds, in the order of its columns.
+_COLUMNS = [entry for entry in fields(Step) if entry.name != "phase"]
 
 
 def history_table(history: Sequence[Step]) -> Array:
-    """Return steps as a table, one a row, columns in the order of the fields.
-
-    Parameters
-    ----------
-    history : sequence of Step
-        Of a solve.
-
-    Returns
-    -------
-    ndarray of shape (n_steps, n_fields)
-        What ``history_of_table`` reads back.
+    """Return steps as an array of shape (n_steps, n_fields), one step a row.
 
     Examples
     --------
-    >>> from isoproj.solvers.api import Step, history_of_table, history_table
+    >>> from isoproj.numerics.progress import Step
+    >>> from isoproj.solvers.api import history_of_table, history_table
     >>> step = Step(iteration=3, distortion=0.5, lower_bound=0.25, seconds=1.0)
     >>> history_table([step])[0, :4].tolist()
     [3.0, 0.5, 0.25, 1.0]
     >>> history_of_table(history_table([step]))[0].lower_bound
     0.25
     """
-    rows = [astuple(step) for step in history]
-    return np.array(rows, dtype=np.float64).reshape(-1, len(fields(Step)))
+    rows = [[getattr(step, column.name) for column in _COLUMNS] for step in history]
+    return np.array(rows, dtype=np.float64).reshape(-1, len(_COLUMNS))
 
 
 def history_of_table(table: NDArray[Any]) -> tuple[Step, ...]:
-    """Return the steps that ``history_table`` laid out.
-
-    Parameters
-    ----------
-    table : ndarray of shape (n_steps, n_columns)
-        One step a row. Fields that an older isoproj did not know have their defaults.
-
-    Returns
-    -------
-    tuple of Step
-        As they were.
+    """Return the steps of a table; fields that an older file lacks have defaults.
 
     Raises
     ------
     ValueError
         If the table has another shape.
     """
-    names = [entry.name for entry in fields(Step)]
-    needed = sum(entry.default is MISSING for entry in fields(Step))
+    names = [column.name for column in _COLUMNS]
+    needed = sum(column.default is MISSING for column in _COLUMNS)
     if table.ndim != 2 or not needed <= table.shape[1] <= len(names):
         msg = f"a history with {len(names)} columns; its shape is {table.shape}"
         raise ValueError(msg)
@@ -145,87 +107,8 @@ def history_of_table(table: NDArray[Any]) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-Monitor = Callable[[Step], None]
-_watcher: ContextVar[Monitor | None] = ContextVar("watcher", default=None)
-
-
-@contextmanager
-def watching(monitor: Monitor) -> Iterator[None]:
-    """Have every solve inside the context report its steps to ``monitor``.
-
-    Parameters
-    ----------
-    monitor : callable
-        Called with every ``Step``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj import NearIsometricProjection
-    >>> from isoproj.solvers.api import watching
-    >>> steps = []
-    >>> with watching(steps.append):
-    ...     model = NearIsometricProjection(n_components=1).fit(np.eye(3))
-    >>> len(steps) > 0
-    True
-    """
-    token = _watcher.set(monitor)
-    try:
-        yield
-    finally:
-        _watcher.reset(token)
-
-
-def current_monitor() -> Monitor | None:
-    """Return the monitor of the innermost ``watching`` context, if any.
-
-    Examples
-    --------
-    >>> from isoproj.solvers.api import current_monitor
-    >>> current_monitor() is None
-    True
-    """
-    return _watcher.get()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SolveResult:
-    """What a solver claims; it proves nothing until ``certify`` has seen it.
-
-    Parameters
-    ----------
-    basis : ndarray of shape (n_dims, k)
-        Orthonormal columns.
-    pairs : ndarray of shape (m, 2)
-        Support of the dual weights.
-    weights : ndarray of shape (m,)
-        The weights, on the simplex.
-    status : Status
-        Why it stopped.
-    history : tuple of Step
-        One entry per iteration.
-    factor : ndarray of shape (n_dims, s) or None
-        The relaxation's matrix is ``factor @ factor.T``, where one was solved.
-    average : Step or None
-        The average of the iterates' weights, where a solver's theory is about it.
-    """
-
-    basis: Array
-    pairs: Indices
-    weights: Array
-    status: Status
-    history: tuple[Step, ...] = field(repr=False)
-    factor: Array | None = field(default=None, repr=False)
-    average: Step | None = None
-
-
 class Clock:
-    """Seconds since the start, and whether a limit has passed.
-
-    Parameters
-    ----------
-    limit : float or None
-        Seconds allowed; None means no limit.
+    """Seconds since the start of a fit, and whether its limit has passed.
 
     Examples
     --------
@@ -250,20 +133,14 @@ class Clock:
 
     @property
     def left(self) -> float | None:
-        """Seconds until the limit, a moment at least; None without one."""
+        """Seconds left, at least a small positive number; None without a limit."""
         if math.isinf(self._limit):
             return None
         return max(1e-3, self._limit - self.seconds)
 
 
 class Stopped(Exception):  # noqa: N818 - a signal between our own functions
-    """Time or rounds are used up; the best so far is the answer.
-
-    Parameters
-    ----------
-    status : Status
-        Which limit has passed.
-    """
+    """A limit has passed: the best so far is the answer."""
 
     def __init__(self, status: Status) -> None:
         super().__init__(status)
@@ -272,39 +149,200 @@ class Stopped(Exception):  # noqa: N818 - a signal between our own functions
 
 @dataclass(slots=True, eq=False)
 class Journal:
-    """The rounds of a solve, told to whoever watches, within limits.
+    """The rounds of a fit, told as progress events, within its limits.
 
     Parameters
     ----------
     clock : Clock
         Time used and allowed.
     max_iter : int
-        Most rounds.
-    monitor : callable or None
-        Called with every ``Step``.
+        Most rounds of one solve.
+    is_silent : bool
+        Whether rounds are neither told nor limited in number, as on a pool of pairs.
+    history : list of Step
+        All rounds of the fit.
     """
 
     clock: Clock
-    max_iter: int
-    monitor: Monitor | None
+    max_iter: int = 200
+    is_silent: bool = False
     history: list[Step] = field(default_factory=list)
+    _first: int = 0
+
+    def begin(self) -> None:
+        """Begin another solve: rounds are numbered on, their limit counts anew."""
+        self._first = len(self.history)
 
     def record(
-        self, *, distortion: float, lower_bound: float, n_working: int, **more: float
+        self,
+        *,
+        distortion: float,
+        lower_bound: float,
+        n_working: int,
+        phase: str = "",
+        **more: float,
     ) -> None:
-        """Record a round of these values; raise ``Stopped`` if a limit has passed."""
-        step = Step(
-            iteration=len(self.history),
-            distortion=distortion,
-            lower_bound=lower_bound,
-            seconds=self.clock.seconds,
-            n_working=n_working,
-            **more,
-        )
-        self.history.append(step)
-        if self.monitor is not None:
-            self.monitor(step)
+        """Record a round; raise ``Stopped`` if a limit has passed."""
+        if not self.is_silent:
+            step = Step(
+                iteration=len(self.history),
+                distortion=distortion,
+                lower_bound=lower_bound,
+                seconds=self.clock.seconds,
+                n_working=n_working,
+                phase=phase,
+                **more,
+            )
+            self.history.append(step)
+            tell(step)
         if self.clock.is_over:
             raise Stopped(Status.TIME_LIMIT)
-        if len(self.history) >= self.max_iter:
+        if not self.is_silent and len(self.history) - self._first >= self.max_iter:
             raise Stopped(Status.MAX_ITER)
+
+    def silent(self) -> Journal:
+        """Return a journal on the same clock that keeps no rounds."""
+        return Journal(self.clock, self.max_iter, is_silent=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Problem:
+    """What to solve.
+
+    Parameters
+    ----------
+    search : PairSearch
+        Points and pairs that count.
+    k : int or None
+        Target dimension; None means the fewest dimensions under the cap.
+    cap : float or None
+        What no pair may lose more than.
+    objective : ndarray of shape (n_dims, n_dims) or None
+        What to keep most of under the cap: positive semidefinite, trace 1.
+    slack : float
+        With an objective and without a cap: how far the cap is above the least
+        distortion found, as a share of it.
+    tol : float
+        Relative gap at which bounds are good enough.
+    journal : Journal
+        Clock and rounds of the whole fit.
+    seed : int
+        Of samples and random starts.
+    n_restarts : int or None
+        Random starts; None leaves it to the solver.
+    start : ndarray of shape (n_dims, k) or None
+        A basis to start from besides the solver's own.
+    known : ndarray of shape (m, 2) or None
+        Pairs that mattered in an earlier solve.
+    checkpoint : Checkpoint or None
+        Where the state is kept after every search of all pairs.
+    rounding : float
+        By how much certifying may raise a distortion; caps are aimed at below that.
+    """
+
+    search: PairSearch
+    k: int | None
+    cap: float | None = None
+    objective: Array | None = None
+    slack: float = 0.0
+    tol: float = 1e-3
+    journal: Journal = field(default_factory=lambda: Journal(Clock(None)))
+    seed: int = 0
+    n_restarts: int | None = None
+    start: Array | None = None
+    known: Indices | None = None
+    checkpoint: Checkpoint | None = None
+    rounding: float = 0.0
+
+    @property
+    def n_dims(self) -> int:
+        """Dimensions that the points span."""
+        return self.search.points.n_dims
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Weights:
+    """Weights on pairs that prove a bound.
+
+    Parameters
+    ----------
+    pairs : ndarray of shape (m, 2)
+        Point numbers.
+    weights : ndarray of shape (m,)
+        Positive.
+    """
+
+    pairs: Indices = field(default_factory=lambda: np.empty((0, 2), dtype=np.intp))
+    weights: Array = field(default_factory=lambda: np.empty(0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Dimensions:
+    """How many dimensions a cap takes.
+
+    Parameters
+    ----------
+    k : int
+        Dimensions found to suffice; those of the points where nothing less was found.
+    impossible : int
+        No projection to as many dimensions, or fewer, is under the cap; 0 if unknown.
+    proof : Weights
+        The dual weights that prove it.
+    basis : ndarray of shape (n_dims, k) or None
+        Under the cap; None where ``k`` is that of the points.
+    status : Status
+        ``CONVERGED``, or what stopped the search before its end.
+    """
+
+    k: int
+    impossible: int
+    proof: Weights
+    basis: Array | None = None
+    status: Status = Status.CONVERGED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Result:
+    """What a solver claims; it proves nothing until ``certify`` has seen it.
+
+    Parameters
+    ----------
+    basis : ndarray of shape (n_dims, k)
+        Orthonormal columns, the best found.
+    dual : Weights
+        Weights on the simplex that bound the distortion of any projection.
+    status : Status
+        Why the solve stopped.
+    distortion, lower : float
+        Both sides as the solver sees them.
+    relaxed : float
+        Value of the relaxation's matrix.
+    factor : ndarray of shape (n_dims, s) or None
+        The relaxation's matrix is ``factor @ factor.T``, where one was solved.
+    cap : float or None
+        The cap, given or found; None without an objective.
+    multipliers : Weights
+        They bound what any projection under the cap keeps of the objective.
+    fallbacks : tuple of ndarray
+        Other bases, should the first not be under the cap once it is certified.
+    dimensions : Dimensions or None
+        How many dimensions the cap takes, where that was asked for.
+    average : Step or None
+        The average of the iterates' weights, where a solver's theory is about it.
+    history : tuple of Step
+        One entry per round.
+    """
+
+    basis: Array
+    dual: Weights
+    status: Status
+    distortion: float = math.inf
+    lower: float = 0.0
+    relaxed: float = math.nan
+    factor: Array | None = field(default=None, repr=False)
+    cap: float | None = None
+    multipliers: Weights = field(default_factory=Weights)
+    fallbacks: tuple[Array, ...] = ()
+    dimensions: Dimensions | None = None
+    average: Step | None = None
+    history: tuple[Step, ...] = field(default=(), repr=False)

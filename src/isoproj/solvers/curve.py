@@ -9,35 +9,25 @@ from the last: its dual weights bound the distortion at every dimension at once.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from isoproj.numerics.progress import Step, tell
 from isoproj.numerics.spectral import Array, Indices, orthonormal, top_eigenpairs
 from isoproj.numerics.threads import single_blas_thread
-from isoproj.pairs.oracle import PairSearch
-from isoproj.solvers.api import Clock, Monitor, Step
+from isoproj.solvers.api import Clock, Problem
+from isoproj.solvers.descent.anneal import Review, anneal, polish
 from isoproj.solvers.descent.grassmann import losses, soft_maximum
-from isoproj.solvers.descent.sqp import finish
-from isoproj.solvers.descent.working_set import SMALL_BASIS, WorkingSet, cooled, leading
-from isoproj.solvers.relaxation.newton import moment_of
-from isoproj.solvers.relaxation.path import Relaxation, solve_relaxation
+from isoproj.solvers.descent.merit import Merit
+from isoproj.solvers.descent.working_set import WorkingSet, leading
+from isoproj.solvers.dimensions import bounds_by_dimension
+from isoproj.solvers.relaxation.matrices import moment_of
+from isoproj.solvers.relaxation.path import solve_relaxation
+from isoproj.solvers.relaxation.problem import LargestFloor, Relaxation
+from isoproj.solvers.settings import Settings
 
 __all__ = ["CurveResult", "follow"]
-
-# Warm enough to leave a basis for fewer dimensions, or a relaxation's rounding, and all
-# in single precision (``solvers.working_set``).
-_TEMPERATURES = (0.02, 0.007, 0.0025, 0.0007)
-# Moves at one temperature, the second with the pairs that the first was blind to.
-_TRIES = 2
-_COUNT = 1500
-_LARGEST_SET = 6_000
-# A relaxation is solved where the last one is this far behind: as a share of the
-# dimensions, and at least.
-_STALE = 0.25
-_SHORTEST = 5
-# Up to here local optima differ, and the relaxation's rounding leads to others.
-_LOOSE = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -64,93 +54,84 @@ class CurveResult:
 
 @single_blas_thread
 def follow(
-    search: PairSearch,
-    ks: list[int],
-    *,
-    tol: float = 5e-3,
-    time_limit: float | None = None,
-    seed: int = 0,
-    monitor: Monitor | None = None,
+    problem: Problem, ks: list[int], settings: Settings | None = None
 ) -> CurveResult:
     """Find a basis at every dimension, and dual weights that bound them.
 
-    Parameters
-    ----------
-    search : PairSearch
-        All pairs.
-    ks : list of int
-        Dimensions, ascending, all below ``n_dims``.
-    tol : float
-        Relative solver gap of each relaxation.
-    time_limit : float or None
-        Seconds after which to stop with the dimensions done.
-    seed : int
-        Of the sample of pairs.
-    monitor : callable or None
-        Called with a ``Step`` for every dimension.
-
-    Returns
-    -------
-    CurveResult
-        With fewer dimensions where time ran out.
+    ``ks`` ascend and are below ``n_dims``. Where time runs out, the result has fewer
+    dimensions.
     """
-    clock = Clock(time_limit)
-    sample = search.sample(_COUNT, np.random.default_rng(seed))
-    known = WorkingSet(search, sample, limit=_LARGEST_SET)
-    done: list[int] = []
-    bases: list[Array] = []
-    relaxations: list[Relaxation] = []
-    bounds: list[Array] = []
-    last_solved = 0
+    settings = Settings() if settings is None else settings
+    curve = _Curve(problem, settings)
     for k in ks:
-        starts: list[Array] = []
-        if bases:
-            starts.append(_extended(known, bases[-1], k))
-        if not bases or k - last_solved >= _stride(k) or k == ks[-1]:
-            relaxation = solve_relaxation(
-                search,
-                k,
-                tol=tol,
-                start=relaxations[-1] if relaxations else None,
-                callback=lambda *_: clock.is_over,
-            )
-            relaxations.append(relaxation)
-            last_solved = k
-            bounds.append(_bounds(search, relaxation))
-            if k <= _LOOSE or not bases:
-                starts.append(leading(relaxation.factor, k))
-        basis, distortion = _best(known, starts)
-        done.append(k)
-        bases.append(basis)
-        if monitor is not None:
-            step = Step(
-                iteration=k,
-                distortion=distortion,
-                lower_bound=max(float(each[k]) for each in bounds),
-                seconds=clock.seconds,
-                n_working=known.codes.size,
-            )
-            monitor(step)
-        if clock.is_over:
+        curve.add(k, is_last=k == ks[-1])
+        if problem.journal.clock.is_over:
             break
     return CurveResult(
-        ks=tuple(done),
-        bases=tuple(bases),
-        relaxations=tuple(relaxations),
-        chosen=tuple(np.argmax(bounds, axis=0)[done].tolist()),
+        ks=tuple(curve.ks),
+        bases=tuple(curve.bases),
+        relaxations=tuple(curve.relaxations),
+        chosen=tuple(np.argmax(curve.bounds, axis=0)[curve.ks].tolist()),
     )
 
 
-def _stride(k: int) -> int:
-    """Return how many dimensions one relaxation serves: about a quarter of them."""
-    return max(_SHORTEST, round(_STALE * k))
+@dataclass(slots=True, eq=False)
+class _Curve:
+    """The dimensions done so far, on one working set."""
 
+    problem: Problem
+    settings: Settings
+    ks: list[int] = field(default_factory=list)
+    bases: list[Array] = field(default_factory=list)
+    relaxations: list[Relaxation] = field(default_factory=list)
+    bounds: list[Array] = field(default_factory=list)
+    last_solved: int = 0
+    known: WorkingSet = field(init=False)
 
-def _bounds(search: PairSearch, relaxation: Relaxation) -> Array:
-    """Return what weights prove at 0, 1, 2, ... dimensions, up to rounding."""
-    rows = search.directions(relaxation.codes)
-    energies = np.linalg.eigvalsh(moment_of(rows, relaxation.weights))[::-1]
-    return np.maximum(1.0 - np.concatenate([[0.0], np.cumsum(energies)]), 0.0)
+    def __post_init__(self) -> None:
+        search, curve = self.problem.search, self.settings.curve
+        sample = search.sample(curve.batch, np.random.default_rng(self.problem.seed))
+        self.known = WorkingSet(
+            search, sample, batch=curve.batch, limit=curve.largest_set
+        )
+
+    def add(self, k: int, *, is_last: bool) -> None:
+        """Find a basis for ``k`` dimensions, and bound it."""
+        settings = self.settings.curve
+        starts = [_extended(self.known, self.bases[-1], k)] if self.bases else []
+        stride = max(settings.shortest, round(settings.stale * k))
+        if not self.bases or k - self.last_solved >= stride or is_last:
+            relaxation = self._relaxed(k)
+            if k <= settings.loose_k or not self.bases:
+                starts.append(leading(relaxation.factor, k))
+        best = _best(self.known, starts, self.settings)
+        self.ks.append(k)
+        self.bases.append(best.basis)
+        clock: Clock = self.problem.journal.clock
+        step = Step(
+            iteration=k,
+            distortion=best.distortion,
+            lower_bound=max(float(each[k]) for each in self.bounds),
+            seconds=clock.seconds,
+            n_working=self.known.size,
+            phase=f"{k} dimensions",
+        )
+        tell(step)
+
+    def _relaxed(self, k: int) -> Relaxation:
+        """Solve the relaxation at ``k``, from the last one."""
+        search = self.problem.search
+        relaxation = solve_relaxation(
+            search,
+            LargestFloor(k, self.relaxations[-1] if self.relaxations else None),
+            tol=self.problem.tol,
+            callback=lambda *_: self.problem.journal.clock.is_over,
+            settings=self.settings.relaxation,
+        )
+        self.relaxations.append(relaxation)
+        self.bounds.append(bounds_by_dimension(search, relaxation))
+        self.last_solved = k
+        return relaxation
 
 
 def _extended(known: WorkingSet, basis: Array, k: int) -> Array:
@@ -167,25 +148,46 @@ def _extended(known: WorkingSet, basis: Array, k: int) -> Array:
     return basis
 
 
-def _best(known: WorkingSet, starts: list[Array]) -> tuple[Array, float]:
-    """Search from every start; return the best basis over all pairs."""
-    best, least = starts[0], math.inf
+@dataclass(slots=True, eq=False)
+class _BestBasis:
+    """The basis of least distortion at one dimension."""
+
+    basis: Array
+    distortion: float = math.inf
+
+    @property
+    def is_content(self) -> bool:
+        """Whether a search may stop early: never."""
+        return False
+
+    def see(self, basis: Array, distortion: float) -> bool:
+        """Keep a basis if no earlier one loses less."""
+        is_better = distortion < self.distortion
+        if is_better:
+            self.basis, self.distortion = basis, distortion
+        return is_better
+
+    def tell(self, n_working: int) -> None:
+        """Tell nothing: one step is told for each dimension."""
+
+    def review(
+        self, basis: Array, excess: float, distortion: float, merit: Merit
+    ) -> Review:
+        """End polishing after one round."""
+        del excess
+        self.see(basis, distortion)
+        return Review(True, basis, merit)
+
+
+def _best(known: WorkingSet, starts: list[Array], settings: Settings) -> _BestBasis:
+    """Search from every start, and polish the best basis once."""
+    best, ladder = _BestBasis(starts[0]), settings.curve.ladder
+    descent = settings.descent
     for start in starts:
-        basis = start
-        overall = known.grow(basis, 0.01, _COUNT)[1]
-        if overall < least:
-            best, least = basis, overall
-        for temperature in _TEMPERATURES:
-            for _ in range(_TRIES):
-                basis = cooled(known.secants, basis, temperature, loosely=True)
-                excess, overall = known.grow(basis, 2.0 * temperature + 0.005, _COUNT)
-                if overall < least:
-                    best, least = basis, overall
-                if excess < 2.0 * temperature:
-                    break
-    if best.size <= SMALL_BASIS:
-        polished = finish(known.secants, best, max_iter=1)
-        overall = known.grow(polished, 0.005, _COUNT)[1]
-        if overall < least:
-            best, least = polished, overall
-    return best, least
+        best.see(start, known.grow(start, 2.0 * descent.near)[1])
+        anneal(known, start, ladder, best, settings=descent)
+    if best.basis.size <= descent.small_basis:
+        one = replace(descent, programmes=1)
+        temperature = ladder.temperatures[-1]
+        polish(known, best.basis, best, rounds=1, temperature=temperature, settings=one)
+    return best

@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from isoproj.numerics.progress import Step, tell
 from isoproj.numerics.spectral import Array
 from isoproj.numerics.threads import single_blas_thread
 from isoproj.pairs.moments import Problem
-from isoproj.solvers.api import Clock, Monitor, SolveResult, Status, Step
+from isoproj.solvers.api import Clock, Result, Status, Weights
 
 __all__ = ["dual_ascent", "project_on_simplex"]
 
@@ -57,7 +58,7 @@ def project_on_simplex(values: Array) -> Array:
 
 
 @dataclass(slots=True, eq=False)
-class _Best:
+class _BestIterates:
     """The best of each kind seen so far; NumPy arrays are replaced, never changed."""
 
     distortion: float = math.inf
@@ -76,12 +77,8 @@ class _Best:
 
 @single_blas_thread
 def dual_ascent(
-    problem: Problem,
-    *,
-    max_iter: int = 120,
-    time_limit: float | None = None,
-    monitor: Monitor | None = None,
-) -> SolveResult:
+    problem: Problem, *, max_iter: int = 120, clock: Clock | None = None
+) -> Result:
     """Run the paper's algorithm.
 
     Parameters
@@ -90,14 +87,12 @@ def dual_ascent(
         Pairs of points and the target dimension.
     max_iter : int
         The paper's ``T``; the step size follows from it.
-    time_limit : float or None
-        Seconds after which to stop with the best so far.
-    monitor : callable or None
-        Called with every ``Step``.
+    clock : Clock or None
+        When to stop with the best so far.
 
     Returns
     -------
-    SolveResult
+    Result
         The basis of least distortion and the weights of greatest dual value; the
         history holds (distortion, dual value) of ``w_0 ... w_T``, and ``average``
         those of the mean of ``w_1 ... w_T``.
@@ -112,59 +107,69 @@ def dual_ascent(
     >>> len(dual_ascent(pose(points, pairs, 2), max_iter=5).history)
     6
     """
-    clock = Clock(time_limit)
-    n = problem.n_pairs
-    rate = math.sqrt(2.0 / (n * max_iter))
-    weights = np.full(n, 1.0 / n)
-    total = np.zeros(n)
-    best = _Best()
-    history: list[Step] = []
-    average: Step | None = None
+    ascent = _Ascent(problem, Clock(None) if clock is None else clock)
     status = Status.COMPLETED
+    average: Step | None = None
     try:
-        for iteration in range(max_iter + 1):
-            lower, basis = problem.dual(weights)
-            retained = problem.retained(basis)
-            distortion = 1.0 - float(retained.min())
-            best.see(distortion, basis, lower, weights)
-            step = Step(
-                iteration=iteration,
-                distortion=distortion,
-                lower_bound=lower,
-                seconds=clock.seconds,
-                n_working=int(np.count_nonzero(weights)),
-            )
-            history.append(step)
-            if monitor is not None:
-                monitor(step)
-            if iteration > 0:
-                total += weights
-            if clock.is_over and iteration < max_iter:
-                status = Status.TIME_LIMIT
-                break
-            weights = project_on_simplex(weights - rate * retained)
-        if len(history) > 1:
-            weights = total / (len(history) - 1)
-            lower, basis = problem.dual(weights)
-            distortion = 1.0 - float(problem.retained(basis).min())
-            best.see(distortion, basis, lower, weights)
-            average = Step(
-                iteration=len(history) - 1,
-                distortion=distortion,
-                lower_bound=lower,
-                seconds=clock.seconds,
-                n_working=int(np.count_nonzero(weights)),
-            )
+        if not ascent.run(max_iter):
+            status = Status.TIME_LIMIT
+        if len(ascent.history) > 1:
+            average = ascent.seen(ascent.total / (len(ascent.history) - 1))[0]
     except KeyboardInterrupt:
-        if not history:
+        if not ascent.history:
             raise
         status = Status.INTERRUPTED
+    best = ascent.best
     support = np.flatnonzero(best.weights)
-    return SolveResult(
+    return Result(
         basis=best.basis,
-        pairs=problem.pairs(support),
-        weights=best.weights[support],
+        dual=Weights(problem.pairs(support), best.weights[support]),
         status=status,
-        history=tuple(history),
+        distortion=best.distortion,
+        lower=best.lower,
+        history=tuple(ascent.history),
         average=average,
     )
+
+
+@dataclass(slots=True, eq=False)
+class _Ascent:
+    """The iterates so far."""
+
+    problem: Problem
+    clock: Clock
+    best: _BestIterates = field(default_factory=lambda: _BestIterates())
+    history: list[Step] = field(default_factory=list)
+    total: Array = field(default_factory=lambda: np.zeros(0))
+
+    def run(self, max_iter: int) -> bool:
+        """Take all steps; return False if time ran out before."""
+        n = self.problem.n_pairs
+        rate = math.sqrt(2.0 / (n * max_iter))
+        weights = np.full(n, 1.0 / n)
+        self.total = np.zeros(n)
+        for iteration in range(max_iter + 1):
+            step, retained = self.seen(weights)
+            self.history.append(step)
+            tell(step)
+            if iteration > 0:
+                self.total += weights
+            if self.clock.is_over and iteration < max_iter:
+                return False
+            weights = project_on_simplex(weights - rate * retained)
+        return True
+
+    def seen(self, weights: Array) -> tuple[Step, Array]:
+        """Return the values of some weights, and what pairs keep under their basis."""
+        lower, basis = self.problem.dual(weights)
+        retained = self.problem.retained(basis)
+        distortion = 1.0 - float(retained.min())
+        self.best.see(distortion, basis, lower, weights)
+        step = Step(
+            iteration=len(self.history),
+            distortion=distortion,
+            lower_bound=lower,
+            seconds=self.clock.seconds,
+            n_working=int(np.count_nonzero(weights)),
+        )
+        return step, retained

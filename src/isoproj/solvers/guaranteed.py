@@ -1,118 +1,210 @@
 """Most of an objective under a cap on what any pair may lose.
 
-Upper side of the value: the relaxation under the cap (``solvers.capped``), whose
-multipliers are the certificate. Lower side: from the rounding of the relaxation's
-matrix, descent at falling temperature on an exact penalty (``solvers.goals.Capped``),
-on a working set that grows by searches of all pairs; then sequential quadratic
-programming on the tight pairs, which ends with every pair of the set under the cap.
-What is returned has been under the cap in a search of all pairs, by a margin that
-covers the search's own rounding.
+Upper side of the value: the relaxation under the cap, whose multipliers are the
+certificate. Lower side: from the rounding of the relaxation's matrix, descent at
+falling temperature on an exact penalty (``descent.merit.Capped``), on a working set
+that grows by searches of all pairs; then sequential quadratic programming on the tight
+pairs, which ends with every pair of the set under the cap. What is returned has been
+under the cap in a search of all pairs, by a margin that covers the search's rounding.
 
-Where a search of all pairs takes seconds, both sides are solved on a pool of pairs that
-few searches of all pairs enlarge (``solvers.pool``).
+Where a search of all pairs takes seconds, both sides are solved on a pool of pairs
+(``solvers.large``).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from isoproj.numerics.spectral import Array, Indices, orthonormal, top_eigenpairs
+from isoproj.numerics.spectral import Array, orthonormal, top_eigenpairs
 from isoproj.numerics.threads import single_blas_thread
 from isoproj.pairs.oracle import PairSearch
-from isoproj.solvers.api import Clock, Journal, Monitor, Status, Step, Stopped
-from isoproj.solvers.descent.anneal import FEW
+from isoproj.solvers.api import Journal, Problem, Result, Status, Stopped, Weights
+from isoproj.solvers.descent.anneal import Review, anneal, polish
 from isoproj.solvers.descent.grassmann import random_starts
-from isoproj.solvers.descent.merit import Capped
+from isoproj.solvers.descent.merit import Capped, Merit
 from isoproj.solvers.descent.sqp import finish
-from isoproj.solvers.descent.working_set import (
-    SMALL_BASIS,
-    WorkingSet,
-    batch_size,
-    cooled,
-    leading,
-)
-from isoproj.solvers.pool import Pool
-from isoproj.solvers.relaxation.capped import CappedRelaxation, solve_capped
-from isoproj.solvers.relaxation.path import Relaxation
+from isoproj.solvers.descent.working_set import WorkingSet, leading
+from isoproj.solvers.large import Pool, generate
+from isoproj.solvers.minimax import minimax
+from isoproj.solvers.relaxation.path import solve_relaxation
+from isoproj.solvers.relaxation.problem import MostKept, Relaxation
+from isoproj.solvers.settings import CapSettings, Settings
 
-__all__ = ["GuaranteedResult", "guaranteed", "principal_basis"]
+__all__ = ["guaranteed", "most_kept", "principal_basis"]
 
-_TEMPERATURES = (0.01, 0.003, 0.001, 0.0003, 0.0001)
-# A start that was optimal under a neighbouring cap needs no heat.
-_N_COOL = 3
-# Caps are aimed at this far inside, which covers the rounding of searches.
-_MARGIN = 1e-5
-_ROUNDS = 10
-# The price falls by this factor while the cap is not reached.
-_CHEAPER = 3.0
-_CHEAPEST = 100.0
-_HALVINGS = 6
-_GAIN = 1e-6
-# Nothing more is tried when this share of the bound at most is missing.
-_CLOSE = 2e-3
-# Searches of all pairs, at most, that a side solved on a pool may ask for.
-_POOLED_ROUNDS = 6
-# Random starts where there are few pairs, and few dimensions, at which local optima
-# differ most.
-_N_RESTARTS = 6
-_LOOSE = 7
-_UNLIMITED = 10**9
+_FIRST_SAMPLE = 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class GuaranteedResult:
-    """What the solver claims; it proves nothing until ``certify`` has seen it.
+def principal_basis(objective: Array, k: int) -> Array:
+    """Return the basis that keeps most of the objective when nothing is capped."""
+    return top_eigenpairs(objective, k)[1]
+
+
+def most_kept(problem: Problem, settings: Settings | None = None) -> Result:
+    """Find what keeps most of the objective under the cap, given or found.
+
+    Without a cap, the least distortion is found first, and the cap is ``1 + slack``
+    times that.
+    """
+    settings = Settings() if settings is None else settings
+    if problem.cap is not None:
+        unconstrained = _principal(problem, settings.cap)
+        if unconstrained is not None:
+            return unconstrained
+    best = minimax(problem, settings)
+    cap = problem.cap
+    if best.status is Status.INTERRUPTED:
+        # Whoever stops a fit does not want to wait for its second half.
+        return replace(best, cap=0.0 if cap is None else cap)
+    if cap is None:
+        cap = min(1.0, (1.0 + problem.slack) * max(0.0, best.distortion))
+    elif cap < best.lower:
+        return replace(best, cap=cap)
+    starts: tuple[Array, ...] = (best.basis,)
+    if problem.start is not None:
+        starts = (*starts, problem.start)
+    return guaranteed(replace(problem, cap=cap), best, starts, settings)
+
+
+def _principal(problem: Problem, settings: CapSettings) -> Result | None:
+    """Return PCA itself if it is under the cap: then nothing keeps more."""
+    search, k, cap = problem.search, problem.k, problem.cap
+    assert k is not None
+    assert cap is not None
+    assert problem.objective is not None
+    basis = principal_basis(problem.objective, k)
+    distortion = 1.0 - float(search.weakest(basis, 0.0).retained[0])
+    if distortion > cap - settings.accepted * settings.margin and cap < 1.0:
+        return None
+    sample = search.sample(_FIRST_SAMPLE, np.random.default_rng(problem.seed))
+    uniform = np.full(sample.size, 1.0 / sample.size)
+    return Result(
+        basis=basis,
+        dual=Weights(search.decode(sample), uniform),
+        status=Status.OPTIMAL,
+        distortion=distortion,
+        cap=cap,
+    )
+
+
+@single_blas_thread
+def guaranteed(
+    problem: Problem,
+    best: Result,
+    starts: tuple[Array, ...],
+    settings: Settings | None = None,
+) -> Result:
+    """Find the basis under a cap that keeps most, and multipliers that bound it.
 
     Parameters
     ----------
-    basis : ndarray of shape (n_dims, k) or None
-        Orthonormal columns; None if no basis under the cap was found.
-    pairs : ndarray of shape (m, 2)
-        Pairs that carry multipliers.
-    multipliers : ndarray of shape (m,)
-        Positive.
-    kept, kept_bound : float
-        Share of the objective that the basis keeps, and its bound.
-    status : Status
-        Why it stopped.
-    history : tuple of Step
-        One entry per round.
-    """
+    problem : Problem
+        With objective and cap.
+    best : Result
+        Of ``minimax`` for the same points and ``k``.
+    starts : tuple of ndarray of shape (n_dims, k)
+        Bases to start from besides the relaxation's, for example one known to be under
+        the cap.
+    settings : Settings or None
+        Tuning figures.
 
-    basis: Array | None
-    pairs: Indices
-    multipliers: Array
-    kept: float
-    kept_bound: float
-    status: Status
-    history: tuple[Step, ...] = field(repr=False)
+    Returns
+    -------
+    Result
+        ``OPTIMAL`` if no cap was needed or both sides meet, ``CONVERGED`` if the search
+        ended, ``STALLED`` if the relaxation stopped improving before its gap closed,
+        else the limit that stopped it.
+    """
+    settings = Settings() if settings is None else settings
+    search, k, objective = problem.search, problem.k, problem.objective
+    assert k is not None
+    assert objective is not None
+    assert problem.cap is not None
+    problem.journal.begin()
+    kept = _Kept(
+        problem.journal, search, settings.cap, objective, problem.cap, best.lower
+    )
+    principal = principal_basis(objective, k)
+    status = Status.OPTIMAL
+    if not kept.measure(principal) and problem.cap < 1.0:
+        try:
+            for start in starts:
+                kept.measure(start)
+            solve = _Capped(problem, settings, kept, _anchor(search, best), starts)
+            status = solve.run(principal)
+        except Stopped as stop:
+            status = stop.status
+        except KeyboardInterrupt:
+            status = Status.INTERRUPTED
+        principal = best.basis if kept.basis is None else kept.basis
+    multipliers = Weights()
+    if kept.relaxation is not None:
+        codes = kept.relaxation.codes
+        multipliers = Weights(search.decode(codes), kept.relaxation.weights)
+    return replace(
+        best,
+        basis=principal,
+        fallbacks=(*starts, best.basis),
+        status=best.status if best.status.advice else status,
+        cap=problem.cap,
+        multipliers=multipliers,
+        history=tuple(problem.journal.history),
+    )
+
+
+def _anchor(search: PairSearch, best: Result) -> Relaxation:
+    """Return the minimax relaxation's solution as a strictly feasible point."""
+    return Relaxation(
+        search.encode(best.dual.pairs),
+        best.dual.weights,
+        best.basis if best.factor is None else best.factor,
+        1.0 - best.lower,
+        1.0 - best.relaxed,
+    )
 
 
 @dataclass(slots=True, eq=False)
-class _Progress:
-    """The best basis under the cap so far."""
+class _Kept:
+    """The best basis under the cap so far, and the best bound."""
 
     journal: Journal
     search: PairSearch
-    k: int
+    settings: CapSettings
     objective: Array
     cap: float
     lower: float
-    relaxation: CappedRelaxation | None = None
+    relaxation: Relaxation | None = None
     basis: Array | None = None
     kept: float = -math.inf
     distortion: float = math.inf
+    last: float = -math.inf  # what was kept after the last round of polishing
+
+    @property
+    def is_content(self) -> bool:
+        """Whether a search may stop early: never."""
+        return False
+
+    @property
+    def is_close(self) -> bool:
+        """Whether next to nothing of the bound is missing."""
+        if self.relaxation is None:
+            return False
+        return self.kept >= (1.0 - self.settings.close) * self.relaxation.upper
+
+    def is_under(self, distortion: float) -> bool:
+        """Return whether a distortion is safely under the cap."""
+        return distortion <= self.cap - self.settings.accepted * self.settings.margin
 
     def see(self, basis: Array, distortion: float) -> bool:
         """Keep a basis if it is under the cap and the best such; say whether."""
         kept = float(np.vdot(basis, self.objective @ basis))
-        better = distortion <= self.cap - 0.3 * _MARGIN and kept > self.kept
-        if better:
+        is_better = self.is_under(distortion) and kept > self.kept
+        if is_better:
             self.basis, self.kept, self.distortion = basis, kept, distortion
-        return better
+        return is_better
 
     def measure(self, basis: Array) -> bool:
         """Measure a basis on all pairs, and keep it if it is the best."""
@@ -121,336 +213,273 @@ class _Progress:
 
     def tell(self, n_working: int) -> None:
         """Record a round; stop when a limit has passed."""
-        relaxation = self.relaxation
         self.journal.record(
             distortion=self.distortion,
             lower_bound=self.lower,
             n_working=n_working,
             kept=max(self.kept, 0.0),
-            kept_bound=1.0 if relaxation is None else relaxation.bound,
+            kept_bound=1.0 if self.relaxation is None else self.relaxation.upper,
         )
 
+    def review(
+        self, basis: Array, excess: float, distortion: float, merit: Merit
+    ) -> Review:
+        """End polishing when a round under the cap gains little."""
+        is_better = self.see(basis, distortion)
+        if self.is_under(distortion):
+            is_settled = not is_better or self.kept < self.last + self.settings.gain
+            self.last = self.kept
+            return Review(is_settled, basis, merit)
+        if isinstance(merit, Capped) and distortion - excess > merit.cap:
+            # The penalty is not exact yet: local multipliers exceed the relaxation's.
+            price = merit.price / self.settings.cheaper
+            return Review(False, basis, replace(merit, price=price), True)
+        return Review(False, basis, merit)
 
-def principal_basis(objective: Array, k: int) -> Array:
-    """Return the basis that keeps most of the objective when nothing is capped."""
-    return top_eigenpairs(objective, k)[1]
 
+@dataclass(slots=True, eq=False)
+class _Capped:
+    """Both sides of one problem under a cap."""
 
-@single_blas_thread
-def guaranteed(
-    search: PairSearch,
-    k: int,
-    objective: Array,
-    cap: float,
-    anchor: Relaxation,
-    starts: list[Array],
-    *,
-    tol: float = 1e-3,
-    max_iter: int = 200,
-    time_limit: float | None = None,
-    seed: int = 0,
-    monitor: Monitor | None = None,
-) -> GuaranteedResult:
-    """Find the basis under a cap that keeps most, and multipliers that bound it.
+    problem: Problem
+    settings: Settings
+    kept: _Kept
+    anchor: Relaxation
+    starts: tuple[Array, ...]
 
-    Parameters
-    ----------
-    search : PairSearch
-        All pairs.
-    k : int
-        Target dimension, below ``n_dims``.
-    objective : ndarray of shape (n_dims, n_dims)
-        Positive semidefinite, trace 1.
-    cap : float
-        What no pair may lose more than.
-    anchor : Relaxation
-        Solution of the relaxation without objective, for the same ``k``.
-    starts : list of ndarray of shape (n_dims, k)
-        Bases to start from besides the relaxation's, for example one known to be
-        under the cap.
-    tol : float
-        Relative gap at which the relaxation is content.
-    max_iter : int
-        Most rounds.
-    time_limit : float or None
-        Seconds after which to stop with the best so far.
-    seed : int
-        Of the sample of pairs.
-    monitor : callable or None
-        Called with every ``Step``.
+    @property
+    def k(self) -> int:
+        """Target dimension."""
+        assert self.problem.k is not None
+        return self.problem.k
 
-    Returns
-    -------
-    GuaranteedResult
-        ``OPTIMAL`` if no cap was needed or both sides meet, ``CONVERGED`` if the search
-        ended, else the limit that stopped it.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.pairs.rule import prepare_pairs
-    >>> from isoproj.pairs.oracle import PairSearch
-    >>> from isoproj.solvers.guaranteed import guaranteed
-    >>> from isoproj.solvers.relaxation.path import solve_relaxation
-    >>> points, pairs = prepare_pairs(np.eye(4), "directions", rotate=True)
-    >>> search = PairSearch(points, pairs)
-    >>> anchor = solve_relaxation(search, 2)
-    >>> result = guaranteed(search, 2, np.eye(4) / 4, 0.9, anchor, [])
-    >>> round(result.kept, 6)
-    0.5
-    """
-    journal = Journal(Clock(time_limit), max_iter, monitor)
-    progress = _Progress(journal, search, k, objective, cap, anchor.lower)
-    principal = principal_basis(objective, k)
-    if progress.measure(principal) or cap >= 1.0:
-        # Ky Fan: nothing keeps more, with or without a cap.
-        return _result(progress, Status.OPTIMAL, principal)
-    try:
-        for start in starts:
-            progress.measure(start)
-        rng = np.random.default_rng(seed)
+    def run(self, principal: Array) -> Status:
+        """Solve both sides; return why the solve stopped."""
+        kept, search = self.kept, self.kept.search
+        rng = np.random.default_rng(self.problem.seed)
         if search.is_slow:
-            pool = Pool.begin(search, principal, rng)
-            pool.codes = np.union1d(pool.codes, np.union1d(search.recent, anchor.codes))
-            relaxation = _bound_pooled(progress, pool, anchor, tol)
-            _search_pooled(progress, pool, relaxation, starts, rng)
+            known = np.union1d(search.recent, self.anchor.codes)
+            pool = Pool.begin(search, principal, known, rng, self.settings.pool)
+            self._on_pool(pool, rng)
         else:
-            relaxation = _relaxed(progress, search, anchor, tol)
-            progress.relaxation = relaxation
-            progress.tell(relaxation.codes.size)
-            _search(progress, relaxation, starts, rng)
-        status = _final_status(progress, relaxation, tol)
-    except Stopped as stop:
-        status = stop.status
-    except KeyboardInterrupt:
-        status = Status.INTERRUPTED
-    return _result(progress, status, progress.basis)
+            kept.relaxation = self.relaxed(search)
+            kept.tell(kept.relaxation.codes.size)
+            self.search(kept, rng)
+        relaxation = kept.relaxation
+        assert relaxation is not None
+        if kept.kept >= relaxation.upper * (1.0 - 1e-6):
+            return Status.OPTIMAL
+        missing = relaxation.upper - relaxation.value
+        if missing <= self.problem.tol * relaxation.upper + 1e-12:
+            return Status.CONVERGED
+        return Status.STALLED
+
+    def relaxed(self, search: PairSearch) -> Relaxation:
+        """Solve the relaxation under the cap over the pairs of a search."""
+        programme = MostKept.of(
+            search, self.k, self.kept.objective, self.kept.cap, self.anchor
+        )
+        return solve_relaxation(
+            search,
+            programme,
+            tol=self.problem.tol,
+            callback=lambda *_: self.kept.journal.clock.is_over,
+            settings=self.settings.relaxation,
+        )
+
+    def search(
+        self, kept: _Kept, rng: np.random.Generator, found: Array | None = None
+    ) -> None:
+        """Search from the relaxation's rounding and from every start.
+
+        With ``found``, a basis found on fewer pairs, go on from that instead.
+        """
+        assert kept.relaxation is not None
+        search, descent = kept.search, self.settings.descent
+        ladder = self.settings.cap.ladder
+        cold = ladder.last(descent.cold_stages)
+        rounded = leading(kept.relaxation.factor, self.k)
+        known = self._first_set(kept, rounded, rng)
+        merit = self._merit(kept, known)
+        if found is not None:
+            self._descend(kept, known, merit, found, cold.temperatures)
+            return
+        self._descend(kept, known, merit, rounded, ladder.temperatures)
+        # A start under the cap must not leave it: any lower price is exact as well.
+        merit = replace(merit, price=merit.price / self.settings.cap.cheapest)
+        for start in self.starts:
+            if kept.is_close:
+                return
+            self._descend(kept, known, merit, start, cold.temperatures)
+        is_many = search.n_pairs > descent.few_pairs or self.k > descent.restart_k
+        if kept.is_close or is_many:
+            return
+        for start in random_starts(
+            known.secants, merit, rounded.shape, descent.n_restarts, rng
+        ):
+            if kept.is_close:
+                break
+            self._descend(kept, known, merit, start, ladder.temperatures)
+
+    def _first_set(
+        self, kept: _Kept, rounded: Array, rng: np.random.Generator
+    ) -> WorkingSet:
+        """Return the pairs to begin with, and the rows of the objective."""
+        assert kept.relaxation is not None
+        search, batch = kept.search, self.settings.descent.batch_size(self.k)
+        codes = np.concatenate(
+            [
+                kept.relaxation.codes,
+                search.lowest(rounded, batch // 2).codes,
+                search.sample(batch // 2, rng),
+            ]
+        )
+        return WorkingSet(search, np.unique(codes), _root(kept.objective), batch)
+
+    def _merit(self, kept: _Kept, known: WorkingSet) -> Capped:
+        """Return the exact penalty: its price is below one over the multipliers."""
+        assert kept.relaxation is not None
+        price = 1.0 / (1.5 * float(kept.relaxation.weights.sum()) + 0.5)
+        assert known.further is not None
+        return Capped(kept.cap - self.settings.cap.margin, price, len(known.further))
+
+    def _descend(
+        self,
+        kept: _Kept,
+        known: WorkingSet,
+        merit: Capped,
+        basis: Array,
+        temperatures: tuple[float, ...],
+    ) -> None:
+        """Cool down with a growing set, then solve for the tight pairs exactly."""
+        descent, cap = self.settings.descent, self.settings.cap
+        ladder = replace(cap.ladder, temperatures=temperatures)
+        basis = anneal(known, basis, ladder, kept, merit=merit, settings=descent)
+        kept.last = -math.inf
+        rest = polish(
+            known,
+            basis,
+            kept,
+            merit=merit,
+            rounds=cap.rounds,
+            temperature=temperatures[-1],
+            settings=descent,
+        )
+        if rest is not None and kept.basis is not None:
+            self._retreat(kept, known, merit, rest)
+
+    def _retreat(
+        self, kept: _Kept, known: WorkingSet, merit: Capped, basis: Array
+    ) -> None:
+        """Go from the best basis under the cap towards another, then polish."""
+        descent = self.settings.descent
+        basis = self._approach(kept, known, merit, basis)
+        for _ in range(self.settings.cap.halvings):
+            basis = finish(
+                known.secants, basis, merit=merit, max_iter=1, settings=descent
+            )
+            _, overall = known.grow(basis, descent.near, cap=merit.cap)
+            kept.tell(known.size)
+            if not kept.see(basis, overall):
+                break
+
+    def _approach(
+        self, kept: _Kept, known: WorkingSet, merit: Capped, basis: Array
+    ) -> Array:
+        """Go from the best basis under the cap towards one above it, by bisection."""
+        assert kept.basis is not None
+        left, _, right = np.linalg.svd(basis.T @ kept.basis)
+        inside, outside = kept.basis, basis @ (left @ right)
+        low, high = 0.0, 1.0
+        for _ in range(self.settings.cap.halvings):
+            middle = 0.5 * (low + high)
+            between = orthonormal((1.0 - middle) * inside + middle * outside)
+            _, overall = known.grow(between, self.settings.descent.near, cap=merit.cap)
+            kept.see(between, overall)
+            kept.tell(known.size)
+            low, high = (middle, high) if overall <= kept.cap else (low, middle)
+        return orthonormal((1.0 - low) * inside + low * outside)
+
+    def _on_pool(self, pool: Pool, rng: np.random.Generator) -> None:
+        """Solve both sides with few searches of all pairs."""
+        rounds = range(self.settings.pool.capped_rounds)
+
+        def told(_number: int, _is_last: bool) -> None:
+            self.kept.tell(pool.codes.size)
+
+        generate(pool, _PooledBound(self), rounds, told)
+        side = _PooledSearch(self, rng)
+        is_whole = generate(pool, side, rounds, told)
+        if is_whole or side.found is None or self.kept.basis is None:
+            return
+        known = WorkingSet(
+            self.kept.search,
+            pool.codes,
+            _root(self.kept.objective),
+            self.settings.descent.batch_size(self.k),
+        )
+        self._approach(self.kept, known, self._merit(self.kept, known), side.found)
 
 
-def _result(
-    progress: _Progress, status: Status, basis: Array | None
-) -> GuaranteedResult:
-    search, relaxation = progress.search, progress.relaxation
-    codes: Indices = np.empty(0, dtype=np.intp)
-    multipliers, bound = np.empty(0), 1.0
-    if relaxation is not None:
-        codes, multipliers = relaxation.codes, relaxation.multipliers
-        bound = relaxation.bound
-    kept = 0.0
-    if basis is not None:
-        kept = float(np.vdot(basis, progress.objective @ basis))
-    if status is Status.OPTIMAL and relaxation is None:
-        bound = kept
-    return GuaranteedResult(
-        basis=basis,
-        pairs=search.decode(codes),
-        multipliers=multipliers,
-        kept=kept,
-        kept_bound=bound,
-        status=status,
-        history=tuple(progress.journal.history),
-    )
-
-
-def _final_status(
-    progress: _Progress, relaxation: CappedRelaxation, tol: float
-) -> Status:
-    if progress.kept >= relaxation.bound * (1.0 - 1e-6):
-        return Status.OPTIMAL
-    if relaxation.bound - relaxation.relaxed <= tol * relaxation.bound + 1e-12:
-        return Status.CONVERGED
-    return Status.MAX_ITER
-
-
-def _relaxed(
-    progress: _Progress, search: PairSearch, anchor: Relaxation, tol: float
-) -> CappedRelaxation:
-    return solve_capped(
-        search,
-        progress.k,
-        progress.objective,
-        progress.cap,
-        anchor,
-        tol=tol,
-        callback=lambda *_: progress.journal.clock.is_over,
-    )
-
-
-def _bound_pooled(
-    progress: _Progress, pool: Pool, anchor: Relaxation, tol: float
-) -> CappedRelaxation:
-    """Solve the relaxation on a pool until no pair outside violates it.
+@dataclass(slots=True, eq=False)
+class _PooledBound:
+    """The relaxation under a cap on a pool.
 
     Multipliers on pairs of the pool bound what any projection keeps, whatever the pool
     lacks; a pool that lacks pairs only makes the bound worse.
     """
-    for _ in range(_POOLED_ROUNDS):
-        relaxation = _relaxed(progress, pool.inside(), anchor, tol)
-        worst = pool.enlarge(relaxation.factor, progress.cap)
-        is_whole = worst <= progress.cap * (1.0 + tol)
+
+    capped: _Capped
+    relaxation: Relaxation | None = None
+
+    def solve(self, inside: PairSearch) -> tuple[Array, float]:
+        """Solve the relaxation on the pool."""
+        self.relaxation = self.capped.relaxed(inside)
+        return self.relaxation.factor, self.capped.kept.cap
+
+    def accept(self, distortion: float) -> bool:
+        """Keep the best bound; a matrix that some pair outside forbids has no value."""
+        relaxation, kept = self.relaxation, self.capped.kept
+        assert relaxation is not None
+        is_whole = distortion <= kept.cap * (1.0 + self.capped.problem.tol)
         if not is_whole:
-            # The value is that of a matrix which some pair outside forbids.
-            relaxation = replace(relaxation, relaxed=0.0)
-        if progress.relaxation is None or relaxation.bound < progress.relaxation.bound:
-            progress.relaxation = relaxation
-        progress.tell(pool.codes.size)
-        if is_whole:
-            break
-    return relaxation
+            relaxation = replace(relaxation, value=0.0)
+        if kept.relaxation is None or relaxation.upper < kept.relaxation.upper:
+            kept.relaxation = relaxation
+        return is_whole
 
 
-def _search_pooled(
-    progress: _Progress,
-    pool: Pool,
-    relaxation: CappedRelaxation,
-    starts: list[Array],
-    rng: np.random.Generator,
-) -> None:
-    """Search on a pool until what is found there is under the cap on all pairs."""
+@dataclass(slots=True, eq=False)
+class _PooledSearch:
+    """The search for a basis under a cap on a pool."""
+
+    capped: _Capped
+    rng: np.random.Generator
     found: Array | None = None
-    for _ in range(_POOLED_ROUNDS):
-        inside = replace(
-            progress,
-            journal=Journal(progress.journal.clock, _UNLIMITED, None),
-            search=pool.inside(),
+    distortion: float = math.inf
+
+    def solve(self, inside: PairSearch) -> tuple[Array, float] | None:
+        """Search on the pool, from what the last round found there."""
+        kept = self.capped.kept
+        own = replace(
+            kept,
+            journal=kept.journal.silent(),
+            search=inside,
             basis=None,
             kept=-math.inf,
             distortion=math.inf,
         )
-        _search(inside, relaxation, starts, rng, found)
-        if inside.basis is None:
-            break
-        found = inside.basis
-        worst = pool.enlarge(found, inside.distortion)
-        progress.see(found, worst)
-        progress.tell(pool.codes.size)
-        if worst <= progress.cap - 0.3 * _MARGIN:
-            break
-    else:
-        if found is not None and progress.basis is not None:
-            goal = _goal(progress, relaxation, 0)
-            known = WorkingSet(progress.search, pool.codes)
-            _approach(progress, known, goal, found, batch_size(progress.k))
+        self.capped.search(own, self.rng, self.found)
+        if own.basis is None:
+            return None
+        self.found = own.basis
+        return own.basis, own.distortion
 
-
-def _goal(progress: _Progress, relaxation: CappedRelaxation, n_further: int) -> Capped:
-    # An exact penalty needs a price below one over the sum of the multipliers.
-    price = 1.0 / (1.5 * float(relaxation.multipliers.sum()) + 0.5)
-    return Capped(progress.cap - _MARGIN, price, n_further)
-
-
-def _search(
-    progress: _Progress,
-    relaxation: CappedRelaxation,
-    starts: list[Array],
-    rng: np.random.Generator,
-    found: Array | None = None,
-) -> None:
-    """Search from the relaxation's rounding and from every start; polish the best.
-
-    What was ``found`` on fewer pairs is gone on from instead.
-    """
-    search, objective = progress.search, progress.objective
-    k = progress.k
-    rounded = leading(relaxation.factor, k)
-    count = batch_size(k)
-    codes = np.concatenate(
-        [
-            relaxation.codes,
-            search.lowest(rounded, count // 2).codes,
-            search.sample(count // 2, rng),
-        ]
-    )
-    further = _root(objective)
-    known = WorkingSet(search, np.unique(codes), further)
-    goal = _goal(progress, relaxation, len(further))
-    if found is not None:
-        _anneal(progress, known, goal, found, _TEMPERATURES[-_N_COOL:], count)
-        return
-    _anneal(progress, known, goal, rounded, _TEMPERATURES, count)
-    # A start under the cap must not leave it: any lower price is exact as well.
-    goal = replace(goal, price=goal.price / _CHEAPEST)
-    for start in starts:
-        if progress.kept >= (1.0 - _CLOSE) * relaxation.bound:
-            break
-        _anneal(progress, known, goal, start, _TEMPERATURES[-_N_COOL:], count)
-    is_close = progress.kept >= (1.0 - _CLOSE) * relaxation.bound
-    if is_close or search.n_pairs > FEW or k > _LOOSE:
-        return
-    for start in random_starts(known.secants, goal, rounded.shape, _N_RESTARTS, rng):
-        if progress.kept >= (1.0 - _CLOSE) * relaxation.bound:
-            break
-        _anneal(progress, known, goal, start, _TEMPERATURES, count)
-
-
-def _anneal(
-    progress: _Progress,
-    known: WorkingSet,
-    goal: Capped,
-    basis: Array,
-    temperatures: tuple[float, ...],
-    count: int,
-) -> None:
-    """Cool down with a growing set, then solve for the tight pairs exactly."""
-    for temperature in temperatures:
-        for _ in range(3):
-            basis = cooled(known.secants, basis, temperature, goal)
-            slack = 2.0 * temperature + 0.005
-            excess, overall = known.grow(basis, slack, count, cap=goal.cap)
-            progress.see(basis, overall)
-            progress.tell(known.codes.size)
-            if excess < temperature:
-                break
-    last = -math.inf
-    programmes = 3 if basis.size <= SMALL_BASIS else 1
-    for _ in range(_ROUNDS):
-        basis = finish(known.secants, basis, goal=goal, max_iter=programmes)
-        excess, overall = known.grow(basis, 0.005, count, cap=goal.cap)
-        better = progress.see(basis, overall)
-        progress.tell(known.codes.size)
-        if overall <= progress.cap - 0.3 * _MARGIN:
-            if not better or progress.kept < last + _GAIN:
-                break
-            last = progress.kept
-        elif overall - excess > goal.cap:
-            # The penalty is not exact yet: local multipliers exceed the relaxation's.
-            goal = replace(goal, price=goal.price / _CHEAPER)
-            basis = cooled(known.secants, basis, temperatures[-1], goal)
-    else:
-        _retreat(progress, known, goal, basis, count)
-
-
-def _retreat(
-    progress: _Progress, known: WorkingSet, goal: Capped, basis: Array, count: int
-) -> None:
-    """Go from the best basis under the cap towards another, then polish."""
-    if progress.basis is None:
-        return
-    basis = _approach(progress, known, goal, basis, count)
-    for _ in range(_HALVINGS):
-        basis = finish(known.secants, basis, goal=goal, max_iter=1)
-        _, overall = known.grow(basis, 0.005, count, cap=goal.cap)
-        progress.tell(known.codes.size)
-        if not progress.see(basis, overall):
-            break
-
-
-def _approach(
-    progress: _Progress, known: WorkingSet, goal: Capped, basis: Array, count: int
-) -> Array:
-    """Go from the best basis under the cap towards one above it, as far as allowed."""
-    assert progress.basis is not None
-    left, _, right = np.linalg.svd(basis.T @ progress.basis)
-    inside, outside = progress.basis, basis @ (left @ right)
-    low, high = 0.0, 1.0
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        between = orthonormal((1.0 - middle) * inside + middle * outside)
-        _, overall = known.grow(between, 0.005, count, cap=goal.cap)
-        progress.see(between, overall)
-        progress.tell(known.codes.size)
-        low, high = (middle, high) if overall <= progress.cap else (low, middle)
-    return orthonormal((1.0 - low) * inside + low * outside)
+    def accept(self, distortion: float) -> bool:
+        """Keep the basis if it is under the cap over all pairs."""
+        assert self.found is not None
+        self.capped.kept.see(self.found, distortion)
+        return self.capped.kept.is_under(distortion)
 
 
 def _root(objective: Array) -> Array:

@@ -1,143 +1,131 @@
-"""Local search for a basis of the minimax problem, and the best of it so far.
+"""Local search on a growing working set: cooling, then polishing.
 
-Descent on the Grassmannian at falling temperature (``solvers.grassmann``) on a working
-set of pairs that grows by searches of all pairs until the worst pair overall is inside;
-then sequential quadratic programming on the tight pairs (``solvers.tight``), which
-removes what smoothing left.
+``anneal`` descends at falling temperature and grows the set until the worst pair
+overall is inside. ``polish`` alternates exact programmes on the tight pairs with
+searches of all pairs, which removes what smoothing left. What is minimised
+(``Merit``), how it is cooled (``Ladder``) and when a result is good enough
+(``Incumbent``) are data.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Protocol
 
-import numpy as np
-
-from isoproj.numerics.spectral import Array, Indices
-from isoproj.pairs.oracle import PairSearch
-from isoproj.solvers.api import Journal
+from isoproj.numerics.spectral import Array
+from isoproj.solvers.descent.grassmann import descend
+from isoproj.solvers.descent.merit import Merit, Worst
 from isoproj.solvers.descent.sqp import finish
-from isoproj.solvers.descent.working_set import (
-    SMALL_BASIS,
-    WorkingSet,
-    batch_size,
-    cooled,
-)
-from isoproj.solvers.relaxation.path import Relaxation
+from isoproj.solvers.descent.working_set import WorkingSet
+from isoproj.solvers.settings import DescentSettings, Ladder
 
-__all__ = ["FEW", "TEMPERATURES", "Progress", "anneal", "first_set", "polish", "see"]
-
-TEMPERATURES = (0.05, 0.02, 0.008, 0.003, 0.001, 0.0003, 0.0001)
-# Few enough pairs to work on all of them, and to close the solver gap for nothing.
-FEW = 6_000
-# A scan may find a pair this much worse than the working set's worst.
-_EXCESS = 1e-5
-# Polishing ends when a round gains less.
-_GAIN = 2e-5
+__all__ = ["Incumbent", "Review", "anneal", "polish"]
 
 
-@dataclass(slots=True, eq=False)
-class Progress:
-    """The best of both sides so far."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Review:
+    """What to do after a round of polishing.
 
-    journal: Journal
-    basis: Array
-    codes: Indices
-    weights: Array
-    distortion: float = math.inf
-    lower: float = 0.0
-    relaxed: float = math.inf
-    factor: Array | None = None
+    Parameters
+    ----------
+    is_settled : bool
+        Whether polishing has ended.
+    start : ndarray of shape (n_dims, k)
+        Basis of the next round.
+    merit : Merit
+        Merit of the next round.
+    is_reheated : bool
+        Whether to descend from ``start`` before the next programme.
+    """
+
+    is_settled: bool
+    start: Array
+    merit: Merit
+    is_reheated: bool = False
+
+
+class Incumbent(Protocol):
+    """The best basis so far, and when it is good enough."""
 
     @property
-    def gap(self) -> float:
-        """Relative gap between both sides."""
-        return (self.distortion - self.lower) / max(self.lower, 1e-12)
+    def is_content(self) -> bool:
+        """Whether nothing is left to do."""
 
-    def see_basis(self, basis: Array, distortion: float) -> None:
-        """Keep a basis if no earlier one loses less."""
-        if distortion < self.distortion:
-            self.basis, self.distortion = basis, distortion
-
-    def see_relaxation(self, relaxation: Relaxation) -> None:
-        """Keep of a relaxation what is better than before, either side."""
-        if relaxation.lower > self.lower:
-            self.lower = relaxation.lower
-            self.codes, self.weights = relaxation.codes, relaxation.weights
-        if relaxation.relaxed < self.relaxed:
-            self.relaxed, self.factor = relaxation.relaxed, relaxation.factor
+    def see(self, basis: Array, distortion: float) -> bool:
+        """Keep a basis if it is the best so far; return whether it is."""
 
     def tell(self, n_working: int) -> None:
-        """Record a round; stop when a limit has passed."""
-        self.journal.record(
-            distortion=self.distortion,
-            lower_bound=self.lower,
-            relaxed=self.relaxed,
-            n_working=n_working,
-        )
+        """Record a round; raise ``Stopped`` when a limit has passed."""
 
-
-def see(search: PairSearch, basis: Array, progress: Progress) -> None:
-    """Measure a basis on all pairs."""
-    weakest = search.weakest(basis, 0.0)
-    progress.see_basis(basis, 1.0 - float(weakest.retained[0]))
-
-
-def first_set(
-    search: PairSearch, start: Array, codes: Indices, rng: np.random.Generator
-) -> tuple[WorkingSet, int]:
-    """Return the pairs to begin with, and how many may be added at once."""
-    count = batch_size(start.shape[1])
-    if search.n_pairs <= FEW:
-        first = search.sample(FEW * FEW, rng)
-    else:
-        lowest = search.lowest(start, count // 2).codes
-        sample = search.sample(count // 2, rng)
-        # The bad pairs of one basis alone would mislead the hot stages, whose
-        # smoothed maximum is close to an average over all pairs.
-        first = np.unique(np.concatenate([codes, lowest, sample]))
-    return WorkingSet(search, first), count
+    def review(
+        self, basis: Array, excess: float, distortion: float, merit: Merit
+    ) -> Review:
+        """See a polished basis and decide how polishing goes on."""
 
 
 def anneal(
     known: WorkingSet,
     basis: Array,
-    count: int,
-    temperatures: tuple[float, ...],
-    progress: Progress,
-    enough: float = 0.0,
-) -> None:
-    """Cool down, and at each temperature grow the set until it holds the worst.
-
-    Nothing is left to do once the gap is small enough.
-    """
+    ladder: Ladder,
+    incumbent: Incumbent,
+    *,
+    merit: Merit | None = None,
+    settings: DescentSettings,
+) -> Array:
+    """Cool down, growing the set at each temperature; return the last basis."""
+    merit = Worst() if merit is None else merit
     worst = math.inf
-    for temperature in temperatures:
-        for _ in range(6):
-            moved = cooled(known.secants, basis, temperature)
-            excess, overall = known.grow(moved, 2.0 * temperature + 0.005, count)
-            progress.see_basis(moved, overall)
+    for temperature in ladder.temperatures:
+        for _ in range(ladder.tries):
+            moved = descend(
+                known.secants,
+                basis,
+                temperature,
+                merit=merit,
+                is_loose=ladder.is_loose,
+                settings=settings,
+            )
+            slack = 2.0 * temperature + settings.near
+            excess, overall = known.grow(moved, slack, cap=merit.cap)
+            incumbent.see(moved, overall)
+            is_seen = excess < ladder.patience * temperature
             # Blind to the pairs just added, a cold move may be a step back.
-            if excess < temperature or overall < worst or temperature > 0.01:
+            if is_seen or overall < worst or temperature > ladder.careful_below:
                 basis, worst = moved, overall
-            progress.tell(known.codes.size)
-            if progress.gap <= enough:
-                return
-            if excess < temperature:
+            incumbent.tell(known.size)
+            if incumbent.is_content:
+                return basis
+            if is_seen:
                 break
+    return basis
 
 
-def polish(known: WorkingSet, basis: Array, count: int, progress: Progress) -> None:
-    """Alternate exact programmes on the tight pairs with searches of all pairs."""
-    rounds, programmes = (8, 3) if basis.size <= SMALL_BASIS else (1, 1)
+def polish(
+    known: WorkingSet,
+    basis: Array,
+    incumbent: Incumbent,
+    *,
+    merit: Merit | None = None,
+    rounds: int,
+    temperature: float,
+    settings: DescentSettings,
+) -> Array | None:
+    """Polish a basis; return the last one if rounds ran out before it settled."""
+    merit = Worst() if merit is None else merit
+    programmes = settings.programmes if basis.size <= settings.small_basis else 1
     for _ in range(rounds):
-        before = progress.distortion
-        moved = finish(known.secants, basis, max_iter=programmes)
-        excess, overall = known.grow(moved, 0.005, count)
-        progress.see_basis(moved, overall)
-        progress.tell(known.codes.size)
-        if excess <= _EXCESS and overall > before - _GAIN:
-            break
-        basis = progress.basis
-        if excess > _EXCESS:
-            basis = cooled(known.secants, moved, TEMPERATURES[-1])
+        moved = finish(
+            known.secants, basis, merit=merit, max_iter=programmes, settings=settings
+        )
+        excess, overall = known.grow(moved, settings.near, cap=merit.cap)
+        review = incumbent.review(moved, excess, overall, merit)
+        incumbent.tell(known.size)
+        if review.is_settled:
+            return None
+        merit, basis = review.merit, review.start
+        if review.is_reheated:
+            basis = descend(
+                known.secants, basis, temperature, merit=merit, settings=settings
+            )
+    return basis

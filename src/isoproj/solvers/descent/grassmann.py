@@ -1,7 +1,7 @@
 """Descent on the Grassmannian: the smoothed worst loss, at falling temperature.
 
 The loss of a subspace with orthonormal basis ``V`` on a unit direction ``x`` is
-``1 - |V^T x|^2``. The maximum of the goal's functions is replaced by a log-sum-exp,
+``1 - |V^T x|^2``. The maximum of the merit's functions is replaced by a log-sum-exp,
 which is minimised by limited-memory BFGS. Trial points move along
 ``V(t) = (V + t S) (I + t^2 S^T S)^(-1/2)`` with ``S`` horizontal, so all losses on the
 curve follow from ``E V`` and ``E S``: a whole line search costs one product with the
@@ -20,73 +20,39 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from isoproj.numerics.spectral import Array, orthonormal
 from isoproj.pairs.directions import Secants
-from isoproj.solvers.descent.merit import Goal, Worst
+from isoproj.solvers.descent.merit import Merit, Worst
+from isoproj.solvers.settings import DescentSettings
 
 __all__ = ["Curve", "Real", "descend", "losses", "random_starts", "soft_maximum"]
 
 # Hot stages run in single precision; results are always float64.
 Real = NDArray[Any]
 
-# Weights below exp(-_REACH) are dropped from a smoothed gradient.
-_REACH = 20.0
-# Rows this far (plus _REACH temperatures) below the worst sit a stage out.
-_MARGIN = 0.02
-# Moves at one temperature, at most, until none is blind.
-_ATTEMPTS = 3
-# Random bases of which the best are starts.
-_MANY = 200
 # Tangent of the largest angle by which one step may turn the subspace. Further out,
 # rounding spoils the basis, and a basis longer than 1 seems to lose less than it does.
 _FARTHEST = 10.0
+# Weights below exp(-20) of the largest are dropped from a smoothed gradient.
+_NEGLIGIBLE = float(np.exp(-20.0))
+# Steps that the inverse Hessian remembers.
+_MEMORY = 12
+# Weak Wolfe conditions: sufficient decrease, and flattening of the slope. Trial points
+# are cheap, so the second is tighter than usual.
+_DECREASE = 1e-4
+_FLATTEN = 0.3
+_TRIALS = 12
 
 
 def losses(images: Real) -> Real:
-    """Return the losses of directions whose images ``V^T x`` are the rows.
-
-    Parameters
-    ----------
-    images : ndarray of shape (m, k)
-        One image a row.
-
-    Returns
-    -------
-    ndarray of shape (m,)
-        ``1 - |V^T x|^2``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.solvers.descent.grassmann import losses
-    >>> losses(np.array([[0.5, 0.5]])).tolist()
-    [0.5]
-    """
+    """Return ``1 - |V^T x|^2`` for images ``V^T x``, one a row."""
     return np.asarray(1.0 - np.einsum("ij,ij->i", images, images))
 
 
 def soft_maximum(values: Real, temperature: float) -> tuple[float, Real]:
     """Return the log-sum-exp maximum and its gradient, weights on the simplex.
 
-    Parameters
-    ----------
-    values : ndarray of shape (m,)
-        What to take the maximum of.
-    temperature : float
-        The smoothing; the result is at most ``temperature * log(m)`` too large.
-
-    Returns
-    -------
-    value : float
-        The smoothed maximum.
-    weights : ndarray of shape (m,)
-        Its gradient.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.solvers.descent.grassmann import soft_maximum
-    >>> soft_maximum(np.zeros(4), 1.0)[1].tolist()
-    [0.25, 0.25, 0.25, 0.25]
+    The maximum is at most ``temperature * log(m)`` too large.
     """
     top = float(values.max())
     weights = np.exp((values - top) / temperature)
@@ -105,7 +71,7 @@ def _horizontal(basis: Real, matrix: Real) -> Real:
 
 def _gradient(secants: Secants, basis: Real, images: Real, weights: Real) -> Real:
     """Return the horizontal gradient of the weighted loss."""
-    cut = weights.max() * np.exp(-_REACH)
+    cut = weights.max() * _NEGLIGIBLE
     pulled = images * np.where(weights > cut, weights, 0.0)[:, None]
     return np.asarray(2.0 * (basis @ (images.T @ pulled) - secants.pull(pulled)))
 
@@ -161,36 +127,29 @@ class Curve:
         return moved @ mend, (self.images + time * self.velocities) @ (polar @ mend)
 
 
-def _smoothed(goal: Goal, values: Real, temperature: float) -> tuple[float, Real]:
-    """Return the smoothed goal and its gradient, a weight for every row."""
-    value, shares = soft_maximum(goal.values(values), temperature)
-    return value, goal.weights(shares)
+def _smoothed(merit: Merit, values: Real, temperature: float) -> tuple[float, Real]:
+    """Return the smoothed merit and its gradient, a weight for every row."""
+    value, shares = soft_maximum(merit.values(values), temperature)
+    return value, merit.weights(shares)
 
 
 def _search(
-    curve: Curve, goal: Goal, temperature: float, value: float, slope: float
+    curve: Curve, merit: Merit, temperature: float, value: float, slope: float
 ) -> tuple[float, float, Real] | None:
-    """Find a time of sufficient decrease and flattened slope (weak Wolfe).
-
-    Trial points are cheap, so the slope condition is tighter than usual.
-
-    Returns
-    -------
-    time, value, losses, or None when no decrease was found
-    """
+    """Return time, value and losses at a weak Wolfe point, None without decrease."""
     low, high, time = 0.0, np.inf, min(1.0, curve.end)
     slope_low = slope
     best: tuple[float, float, Real] | None = None
-    for _ in range(12):
+    for _ in range(_TRIALS):
         trial_losses, speeds = curve.losses(time)
-        trial, weights = _smoothed(goal, trial_losses, temperature)
+        trial, weights = _smoothed(merit, trial_losses, temperature)
         trial_slope = float(weights @ speeds)
-        if trial > value + 1e-4 * time * slope or not np.isfinite(trial):
+        if trial > value + _DECREASE * time * slope or not np.isfinite(trial):
             high, slope_high = time, trial_slope
         else:
             if best is None or trial < best[1]:
                 best = time, trial, trial_losses
-            if abs(trial_slope) <= 0.3 * abs(slope):
+            if abs(trial_slope) <= _FLATTEN * abs(slope):
                 break
             if trial_slope < 0.0:
                 low, slope_low = time, trial_slope
@@ -217,7 +176,7 @@ def _secant(low: float, slope_low: float, high: float, slope_high: float) -> flo
 class _Memory:
     """The limited-memory inverse Hessian: pairs of steps and gradient changes."""
 
-    size: int = 12
+    size: int = _MEMORY
     pairs: deque[tuple[Real, Real, float]] = field(default_factory=deque)
 
     def add(self, step: Real, change: Real) -> None:
@@ -247,43 +206,47 @@ class _Memory:
         return image
 
 
-def _stage(
-    secants: Secants,
-    goal: Goal,
-    basis: Real,
-    temperature: float,
-    max_iter: int,
-    tolerance: float,
-) -> Real:
-    """Minimise the smoothed maximum at one temperature."""
-    images = secants.images(basis)
-    value, weights = _smoothed(goal, losses(images), temperature)
-    gradient = _gradient(secants, basis, images, weights)
-    memory = _Memory()
-    history = [value]
-    rounding = max(1e-12, 4.0 * float(np.finfo(gradient.dtype).eps))
-    for _ in range(max_iter):
-        if float(np.linalg.norm(gradient)) < rounding:
-            break
-        step = _step(memory, basis, gradient)
-        slope = float(np.vdot(gradient, step))
-        curve = Curve(images, secants.images(step), step)
-        found = _search(curve, goal, temperature, value, slope)
-        if found is None:
-            if not memory.pairs:
-                break
-            memory = _Memory()
-            continue
-        time, value, values = found
-        basis, images = curve.arrive(basis, time)
-        _, weights = _smoothed(goal, values, temperature)
-        previous = _horizontal(basis, gradient)
+@dataclass(frozen=True)
+class _Stage:
+    """Minimisation of the smoothed merit at one temperature."""
+
+    merit: Merit
+    temperature: float
+    max_iter: int
+    tolerance: float
+
+    def run(self, secants: Secants, basis: Real) -> Real:
+        """Return the basis after limited-memory BFGS on some rows."""
+        merit, temperature = self.merit, self.temperature
+        images = secants.images(basis)
+        value, weights = _smoothed(merit, losses(images), temperature)
         gradient = _gradient(secants, basis, images, weights)
-        memory.add(_horizontal(basis, time * step), gradient - previous)
-        history.append(value)
-        if len(history) > 5 and history[-6] - value < 5.0 * tolerance * temperature:
-            break
-    return _orthonormal(basis)
+        memory = _Memory()
+        history = [value]
+        rounding = max(1e-12, 4.0 * float(np.finfo(gradient.dtype).eps))
+        for _ in range(self.max_iter):
+            if float(np.linalg.norm(gradient)) < rounding:
+                break
+            step = _step(memory, basis, gradient)
+            slope = float(np.vdot(gradient, step))
+            curve = Curve(images, secants.images(step), step)
+            found = _search(curve, merit, temperature, value, slope)
+            if found is None:
+                if not memory.pairs:
+                    break
+                memory = _Memory()
+                continue
+            time, value, values = found
+            basis, images = curve.arrive(basis, time)
+            _, weights = _smoothed(merit, values, temperature)
+            previous = _horizontal(basis, gradient)
+            gradient = _gradient(secants, basis, images, weights)
+            memory.add(_horizontal(basis, time * step), gradient - previous)
+            history.append(value)
+            gained = history[-6] - value if len(history) > 5 else np.inf
+            if gained < 5.0 * self.tolerance * temperature:
+                break
+        return _orthonormal(basis)
 
 
 def _step(memory: _Memory, basis: Real, gradient: Real) -> Real:
@@ -301,56 +264,72 @@ def _step(memory: _Memory, basis: Real, gradient: Real) -> Real:
 
 def descend(
     secants: Secants,
-    basis: Real,
+    basis: Array,
     temperature: float,
     *,
-    goal: Goal | None = None,
-    max_iter: int = 60,
-    tolerance: float = 0.01,
-) -> Real:
-    """Minimise the smoothed goal at one temperature from a given start.
+    merit: Merit | None = None,
+    is_loose: bool = False,
+    settings: DescentSettings | None = None,
+) -> Array:
+    """Minimise the smoothed merit at one temperature, as exactly as it deserves.
 
-    Rows far from the worst are left out and checked afterwards: one of them may have
+    Rows far from the worst sit out and are checked afterwards: one of them may have
     become the worst, and then the move was blind and is made again with it.
 
     Parameters
     ----------
     secants : Secants
-        Working set; its precision is the working precision.
+        Working set.
     basis : ndarray of shape (n_dims, k)
         Orthonormal start.
     temperature : float
         Of the log-sum-exp.
-    goal : Goal or None
+    merit : Merit or None
         What to minimise; None means the worst loss.
-    max_iter : int
-        Most steps.
-    tolerance : float
-        Stop when a step gains less than this multiple of the temperature.
+    is_loose : bool
+        Whether to stop early at any temperature; hot stages always do.
+    settings : DescentSettings or None
+        Tuning figures.
 
     Returns
     -------
     ndarray of shape (n_dims, k)
-        Orthonormal basis, no worse than the start.
+        Orthonormal basis in float64, no worse than the start.
     """
-    start: Real = basis.astype(secants.dtype)
-    if start.shape[0] <= start.shape[1]:
-        return start
-    goal = Worst() if goal is None else goal
-    count = len(secants)
+    if basis.shape[0] <= basis.shape[1]:
+        return basis
+    settings = DescentSettings() if settings is None else settings
+    merit = Worst() if merit is None else merit
+    is_hot = is_loose or temperature > settings.hot
+    stage = _Stage(
+        merit,
+        temperature,
+        settings.loose_steps if is_hot else settings.steps,
+        settings.loose_tolerance if is_hot else settings.tolerance,
+    )
+    rows = secants.astype(np.float32) if temperature > settings.single else secants
+    moved = _descended(rows, basis.astype(rows.dtype), stage, settings)
+    return orthonormal(moved.astype(np.float64))
+
+
+def _descended(
+    secants: Secants, start: Real, stage: _Stage, settings: DescentSettings
+) -> Real:
+    """Run a stage until no row that sat out has become the worst."""
+    merit, temperature, count = stage.merit, stage.temperature, len(secants)
     values = losses(secants.images(start))
-    value = _smoothed(goal, values, temperature)[0]
-    values = goal.values(values)
+    value = _smoothed(merit, values, temperature)[0]
+    values = merit.values(values)
     moved = _shaken(start, 0.1 * temperature)
-    reach = _REACH * temperature + _MARGIN
+    reach = settings.reach * temperature + settings.margin
     kept = values[:count] > values.max() - reach
     best = start
-    for attempt in range(_ATTEMPTS):
+    for attempt in range(settings.attempts):
         some = secants if kept.all() else secants.take(np.flatnonzero(kept))
-        moved = _stage(some, goal, moved, temperature, max_iter, tolerance)
+        moved = stage.run(some, moved)
         values = losses(secants.images(moved))
-        moved_value = _smoothed(goal, values, temperature)[0]
-        values = goal.values(values)
+        moved_value = _smoothed(merit, values, temperature)[0]
+        values = merit.values(values)
         if moved_value < value:
             best, value = moved, moved_value
         missed = (values[:count] > values.max() - 4.0 * temperature) & ~kept
@@ -358,45 +337,29 @@ def descend(
             break
         kept |= values[:count] > values.max() - reach
         # Where one blind move follows another, the last looks at every row.
-        kept |= attempt == _ATTEMPTS - 2
+        kept |= attempt == settings.attempts - 2
         moved = best
     return best
 
 
 def random_starts(
     secants: Secants,
-    goal: Goal | None,
+    merit: Merit,
     shape: tuple[int, ...],
     count: int,
     rng: np.random.Generator,
-) -> list[Real]:
-    """Return random bases to descend from, half of them the best of many.
+    n_drawn: int = 200,
+) -> list[Array]:
+    """Return random bases to descend from, half of them the best of ``n_drawn``.
 
     Where dimensions are few, the many come near everything there is.
-
-    Parameters
-    ----------
-    secants : Secants
-        Working set.
-    goal : Goal or None
-        What is to be small; None means the worst loss.
-    shape : tuple of int
-        ``(n_dims, k)``.
-    count : int
-        How many to return.
-    rng : Generator
-        What draws them.
-
-    Returns
-    -------
-    list of ndarray of shape (n_dims, k)
-        Orthonormal, the best first.
     """
     if not count:
         return []
-    goal = Worst() if goal is None else goal
-    many = [_orthonormal(rng.standard_normal(shape)) for _ in range(max(count, _MANY))]
-    values = [goal.values(losses(secants.images(one))).max() for one in many]
+    many = [
+        _orthonormal(rng.standard_normal(shape)) for _ in range(max(count, n_drawn))
+    ]
+    values = [merit.values(losses(secants.images(one))).max() for one in many]
     best = np.argsort(values, kind="stable")[: (count + 1) // 2]
     return [many[i] for i in best] + many[: count - best.size]
 

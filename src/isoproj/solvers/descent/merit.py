@@ -7,19 +7,24 @@ weights on ``u`` become weights on the rows.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Capped", "Goal", "Worst"]
+__all__ = ["Capped", "Merit", "Worst"]
 
 Real = NDArray[Any]
 
 
-class Goal(Protocol):
+class Merit(Protocol):
     """The functions whose maximum is to be small."""
+
+    @property
+    def cap(self) -> float:
+        """Loss that pairs are held to; infinite where there is none."""
 
     @property
     def price(self) -> float:
@@ -45,6 +50,7 @@ class Worst:
     """
 
     price: float = 0.0
+    cap: float = math.inf
 
     def values(self, losses: Real) -> Real:
         """Return the losses."""

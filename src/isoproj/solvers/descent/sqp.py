@@ -19,7 +19,8 @@ import scipy.linalg
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.directions import Secants
 from isoproj.solvers.descent.grassmann import Curve, Real, losses, soft_maximum
-from isoproj.solvers.descent.merit import Goal, Worst
+from isoproj.solvers.descent.merit import Merit, Worst
+from isoproj.solvers.settings import DescentSettings
 
 __all__ = ["finish", "simplex_minimiser"]
 
@@ -157,20 +158,20 @@ class _Model:
 
 def _model(
     secants: Secants,
-    goal: Goal,
+    merit: Merit,
     basis: Array,
     rows: Indices,
     shares: Array,
     damping: float,
 ) -> _Model:
-    """Build the model of the goal's functions at ``rows``, curved as ``shares`` say."""
+    """Build the model of the merit at ``rows``, curved as ``shares`` say."""
     has_base = bool(rows.size) and int(rows[-1]) == len(secants)
     n_pairs = rows.size - has_base
     directions = secants.explicit(rows[:n_pairs])
     weights = shares[:n_pairs]
     if secants.further is not None:
         directions = np.vstack([directions, secants.further])
-        weights = np.append(weights, np.full(len(secants.further), goal.price))
+        weights = np.append(weights, np.full(len(secants.further), merit.price))
     images = directions @ basis
     normals = directions - images @ basis.T
     inside, rotation = scipy.linalg.eigh((images.T * weights) @ images)
@@ -187,7 +188,7 @@ def _model(
         left[:n_pairs, :, None], right[:n_pairs, None, :], out=factors[:n_pairs]
     )
     if secants.further is not None:
-        factors += goal.price * (left[n_pairs:].T @ right[n_pairs:])
+        factors += merit.price * (left[n_pairs:].T @ right[n_pairs:])
     factors *= (-2.0 * scale).astype(np.float32)
     flat = factors.reshape(rows.size, -1)
     gram = (flat @ flat.T).astype(np.float64)
@@ -208,13 +209,11 @@ def finish(
     secants: Secants,
     basis: Array,
     *,
-    goal: Goal | None = None,
+    merit: Merit | None = None,
     max_iter: int = 12,
-    tolerance: float = 1e-7,
-    band: float = 0.005,
-    limit: int = 1200,
+    settings: DescentSettings | None = None,
 ) -> Array:
-    """Refine a basis towards a local minimiser of the goal itself, not smoothed.
+    """Refine a basis towards a local minimiser of the merit itself, not smoothed.
 
     Parameters
     ----------
@@ -222,16 +221,12 @@ def finish(
         Working set in float64.
     basis : ndarray of shape (n_dims, k)
         Orthonormal start near a local minimiser.
-    goal : Goal or None
+    merit : Merit or None
         What to minimise; None means the worst loss.
     max_iter : int
         Most quadratic programmes.
-    tolerance : float
-        Stop when the model predicts a smaller decrease than this.
-    band : float
-        Losses this close to the worst enter the quadratic programme.
-    limit : int
-        Largest number of directions in it.
+    settings : DescentSettings or None
+        Tuning figures.
 
     Returns
     -------
@@ -240,16 +235,17 @@ def finish(
     """
     if basis.shape[0] <= basis.shape[1]:
         return basis
-    goal = Worst() if goal is None else goal
+    settings = DescentSettings() if settings is None else settings
+    merit = Worst() if merit is None else merit
     raw = losses(secants.images(basis))
-    values = goal.values(raw)
-    weights = soft_maximum(values, 0.05 * band)[1]
+    values = merit.values(raw)
+    weights = soft_maximum(values, 0.05 * settings.band)[1]
     kept = float(np.mean(1.0 - raw[: len(secants)]))
     damping = 0.3 * max(kept, 1e-3) / basis.shape[1]
     for _ in range(max_iter):
-        rows = _tight(values, band, limit)
+        rows = _tight(values, settings.band, settings.programme_rows)
         local = weights[rows] / max(float(weights[rows].sum()), 1e-300)
-        model = _model(secants, goal, basis, rows, local, damping)
+        model = _model(secants, merit, basis, rows, local, damping)
         try:
             local = simplex_minimiser(model.gram, values[rows])
         except np.linalg.LinAlgError:
@@ -261,10 +257,10 @@ def finish(
         predicted = worst - float(
             local @ values[rows] - 0.5 * local @ model.gram @ local
         )
-        if predicted < tolerance:
+        if predicted < settings.predicted:
             break
         moved, moved_values = _try_step(
-            secants, goal, basis, model, local, rows, values
+            secants, merit, basis, model, local, rows, values
         )
         gained = worst - float(moved_values.max())
         if gained < 0.25 * predicted:
@@ -278,7 +274,7 @@ def finish(
 
 def _try_step(
     secants: Secants,
-    goal: Goal,
+    merit: Merit,
     basis: Array,
     model: _Model,
     weights: Array,
@@ -292,12 +288,12 @@ def _try_step(
     for correction in range(2):
         curve = Curve(images, secants.images(step), step)
         for time in (1.0, 0.5, 0.25):
-            trial = goal.values(curve.losses(time)[0])
+            trial = merit.values(curve.losses(time)[0])
             if float(trial.max()) < float(best[1].max()):
                 best = curve.arrive(basis, time)[0], trial
         if correction == 0:
             # The linearised losses, replaced by what the full step really gave.
-            reached = goal.values(curve.losses(1.0)[0])
+            reached = merit.values(curve.losses(1.0)[0])
             shifted = reached[rows] + model.gram @ weights
             try:
                 step = model.step(simplex_minimiser(model.gram, shifted))

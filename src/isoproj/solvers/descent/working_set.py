@@ -10,25 +10,9 @@ import numpy as np
 from isoproj.numerics.spectral import Array, Indices, orthonormal
 from isoproj.pairs.directions import Secants
 from isoproj.pairs.oracle import PairSearch
-from isoproj.solvers.descent.grassmann import descend, losses
-from isoproj.solvers.descent.merit import Goal
+from isoproj.solvers.descent.grassmann import losses
 
-__all__ = [
-    "SMALL_BASIS",
-    "WorkingSet",
-    "batch_size",
-    "cooled",
-    "leading",
-    "spread",
-]
-
-_LARGEST_SET = 40_000
-# A programme on the tight pairs (``solvers.tight``) costs their number squared times
-# the size of a basis; on bases larger than this it is hardly worth it.
-SMALL_BASIS = 9_000
-# Temperatures above these run loosely, and in single precision.
-_HOT = 0.002
-_SINGLE = 0.0005
+__all__ = ["WorkingSet", "leading", "spread"]
 
 
 @dataclass(slots=True, eq=False)
@@ -40,27 +24,35 @@ class WorkingSet:
     search : PairSearch
         All pairs.
     codes : ndarray of shape (m,)
-        The ones to begin with.
+        The pairs to begin with.
     further : ndarray of shape (q, n_dims) or None
         Rows of an objective that follow the pairs' directions.
+    batch : int
+        Most pairs that one search adds.
     limit : int
-        Most pairs; the ones that lose least make room.
+        Most pairs; those that lose least make room.
     """
 
     search: PairSearch
     codes: Indices
     further: Array | None = None
-    limit: int = _LARGEST_SET
+    batch: int = 2_000
+    limit: int = 40_000
     secants: Secants = field(init=False)
 
     def __post_init__(self) -> None:
         pairs = self.search.decode(self.codes)
         self.secants = Secants(self.search.coordinates, pairs, self.further)
 
+    @property
+    def size(self) -> int:
+        """Number of pairs."""
+        return int(self.codes.size)
+
     def grow(
-        self, basis: Array, slack: float, count: int, *, cap: float = math.inf
+        self, basis: Array, slack: float, *, cap: float = math.inf
     ) -> tuple[float, float]:
-        """Add pairs worse than the worst one known, less ``slack``.
+        """Add the pairs that lose more than the worst one known, less ``slack``.
 
         Parameters
         ----------
@@ -68,8 +60,6 @@ class WorkingSet:
             Decides what pairs lose.
         slack : float
             How far below the worst loss, or the cap, pairs are of interest.
-        count : int
-            Most pairs to add.
         cap : float
             Pairs near this loss are wanted too, should the worst be above it.
 
@@ -83,10 +73,10 @@ class WorkingSet:
         known = losses(self.secants.images(basis))[: self.codes.size]
         worst = float(known.max())
         level = 1.0 - min(worst, cap) + slack
-        found = self.search.weakest(basis, level, most=8 * count)
+        found = self.search.weakest(basis, level, most=8 * self.batch)
         overall = max(worst, 1.0 - float(found.retained[0]))
         fresh = ~np.isin(found.codes, self.codes)
-        codes = spread(found.codes[fresh], self.search.points.n_points, count)
+        codes = spread(found.codes[fresh], self.search.points.n_points, self.batch)
         if codes.size:
             kept = np.arange(self.codes.size)
             if kept.size + codes.size > self.limit:
@@ -106,52 +96,6 @@ def spread(codes: Indices, n_points: int, count: int) -> Indices:
     allowed = np.zeros(codes.size, dtype=bool)
     allowed[order[rank < cap]] = True
     return codes[allowed][:count]
-
-
-def batch_size(k: int) -> int:
-    """Return how many pairs a search should add at once.
-
-    Small ``k`` leave more pairs near the worst. A set too small to hold them makes the
-    search go round in circles, and pairs are cheap beside the points they join.
-
-    Parameters
-    ----------
-    k : int
-        Target dimension.
-
-    Returns
-    -------
-    int
-        Between 2000 and 4000.
-
-    Examples
-    --------
-    >>> from isoproj.solvers.descent.working_set import batch_size
-    >>> batch_size(5), batch_size(40)
-    (4000, 2000)
-    """
-    return min(4000, max(2000, 20_000 // k))
-
-
-def cooled(
-    secants: Secants,
-    basis: Array,
-    temperature: float,
-    goal: Goal | None = None,
-    *,
-    loosely: bool = False,
-) -> Array:
-    """Return the basis after descent at one temperature, as exactly as it deserves."""
-    hot = loosely or temperature > _HOT
-    moved = descend(
-        secants.astype(np.float32) if temperature > _SINGLE else secants,
-        basis,
-        temperature,
-        goal=goal,
-        max_iter=40 if hot else 100,
-        tolerance=0.01 if hot else 0.002,
-    )
-    return orthonormal(moved.astype(np.float64))
 
 
 def leading(factor: Array, k: int) -> Array:

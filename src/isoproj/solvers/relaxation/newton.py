@@ -10,85 +10,26 @@ rank, hence ``H`` is a short sum of squared Gram matrices.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
-from scipy.optimize import brentq
 
 from isoproj.numerics.spectral import Array
 from isoproj.numerics.threads import n_threads, threaded_map
+from isoproj.solvers.relaxation.iterate import Iterate
+from isoproj.solvers.relaxation.matrices import (
+    congruence,
+    moment_of,
+    quadratic,
+    symmetric,
+    trace_product,
+)
 
-__all__ = [
-    "Iterate",
-    "Move",
-    "NewtonSystem",
-    "block_diagonal",
-    "central_occupations",
-    "congruence",
-    "filling",
-    "moment_of",
-    "onto_fantope",
-    "quadratic",
-    "spectral",
-    "symmetric",
-    "trace_product",
-]
+__all__ = ["Move", "NewtonSystem"]
 
 _KERNEL_TOL = 1e-5  # truncation of the Newton kernel, affects the direction only
 _KERNEL_RATIO = 0.1  # the same, per unit of the barrier
 _TILE = 128  # rows of the Schur complement formed together
-
-
-class Iterate(Protocol):
-    """What the Newton system reads of a primal-dual iterate."""
-
-    k: int
-    projector: Array
-    lower_dual: Array
-    upper_dual: Array
-    level: float
-    images: Array
-    weights: Array
-    slacks: Array
-    t: float
-    mass: float
-    spare: float
-
-    @property
-    def room(self) -> float:
-        """Distance of t from its ceiling."""
-
-    @property
-    def barrier(self) -> float:
-        """Mean complementarity product of all blocks."""
-
-    def inner_moment(self) -> Array:
-        """Return the dual matrix restricted to the subspace."""
-
-
-def filling(energies: Array, level: float, barrier: float) -> Array:
-    """Return p with ``energy - level + barrier (1/p - 1/(1-p)) = 0``."""
-    x = (energies - level) / (2 * barrier)
-    root = np.sqrt(1 + x * x)
-    minor = 0.5 * (1 + 1 / (root + np.abs(x))) / (1 + root)  # no cancellation
-    result: Array = np.where(x < 0, minor, 1 - minor)
-    return result
-
-
-def central_occupations(
-    energies: Array, k: float, barrier: float
-) -> tuple[Array, float]:
-    """Return central occupations that sum to k, and their level."""
-    margin = 2 * barrier * len(energies) ** 2 + 1e-9
-
-    def excess(level: float) -> float:
-        return float(filling(energies, level, barrier).sum() - k)
-
-    level = float(
-        brentq(excess, energies[0] - margin, energies[-1] + margin, xtol=1e-15)
-    )
-    return filling(energies, level, barrier), level
 
 
 @dataclass(frozen=True)
@@ -311,63 +252,6 @@ class NewtonSystem:
             for block, scaled in zip(self.blocks, move.scaled_dual, strict=True)
         )
         return first, second
-
-
-def onto_fantope(occupations: Array, k: int) -> Array:
-    """Return occupations in [0, 1] summing to k, by a convex combination."""
-    clipped = np.clip(occupations, 0.0, 1.0)
-    excess = clipped.sum() - k
-    if excess > 0:
-        result: Array = clipped * (k / clipped.sum())
-        return result
-    room = len(clipped) - clipped.sum()
-    return clipped if room <= 0 else clipped + (1 - clipped) * (-excess / room)
-
-
-def symmetric(matrix: Array) -> Array:
-    """Return the symmetric part."""
-    return (matrix + matrix.T) / 2
-
-
-def trace_product(first: Array, second: Array) -> float:
-    """Return the trace of the product of two symmetric matrices."""
-    return float(np.vdot(first, second))
-
-
-def spectral(vectors: Array, values: Array) -> Array:
-    """Return the symmetric matrix with these eigenpairs."""
-    return symmetric((vectors * values) @ vectors.T)
-
-
-def block_diagonal(matrix: Array, diagonal: Array) -> Array:
-    """Return the matrix extended by a diagonal block."""
-    width = len(matrix)
-    extended = np.zeros((width + len(diagonal), width + len(diagonal)))
-    extended[:width, :width] = matrix
-    tail = np.arange(width, len(extended))
-    extended[tail, tail] = diagonal
-    return extended
-
-
-def congruence(factor: Array, matrix: Array) -> Array:
-    """Return ``factor.T @ matrix @ factor`` for symmetric ``matrix``."""
-    return symmetric(factor.T @ matrix @ factor)
-
-
-def _row_squares(rows: Array) -> Array:
-    result: Array = np.einsum("ij,ij->i", rows, rows)
-    return result
-
-
-def quadratic(rows: Array, matrix: Array) -> Array:
-    """Return ``row @ matrix @ row`` for every row."""
-    result: Array = np.einsum("ij,ij->i", rows @ matrix, rows)
-    return result
-
-
-def moment_of(rows: Array, weights: Array) -> Array:
-    """Return ``sum_l weights_l row_l row_l'``."""
-    return symmetric((rows.T * weights) @ rows)
 
 
 def _ratio_limit(values: Array, moves: Array) -> float:

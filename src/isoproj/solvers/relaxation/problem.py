@@ -1,324 +1,400 @@
-"""Path following on the fantope, with working rows and a working subspace that grow.
+"""The two relaxations over the fantope ``0 <= P <= I, tr P = k``.
 
-The relaxations are semidefinite programmes over ``0 <= P <= I, tr P = k`` with one
-linear constraint ``x_l' P x_l >= t`` for every pair. Two of them are solved here: the
-largest ``t`` (``solvers.relaxation``), and the largest ``<C, P>`` for a given ``t``
-(``solvers.capped``).
+``LargestFloor`` asks how much every pair can keep ::
 
-Method.  A primal-dual path-following method with Nesterov-Todd scaling and Mehrotra's
-predictor-corrector.  The two matrix blocks ``P`` and ``I - P`` have scalings ``S1`` and
-``S2``; in a basis that diagonalises both of them the Newton system decouples entry by
-entry, leaving one Schur complement over the directions,
-``H_ij = sum_ab K_ab y_ia y_ja y_ib y_jb``.  The small kernel ``K`` is numerically of
-low rank, hence ``H`` is a short sum of squared Gram matrices.
+    maximise t   subject to   x_l' P x_l >= t.
 
-Growth.  Only a few hundred directions and a low-dimensional subspace carry the
-optimum.  Directions enter the working set when their slack falls to the scale of the
-current barrier; a direction that was dropped once and came back stays.  The subspace
-that carries ``P`` is enlarged with the occupied eigenvectors of the full moment matrix
-that stick out of it, and sheds idle directions only after the barrier has fallen.
-Every row is dropped at most once, so the working set settles; on settled sets the
-method is the standard predictor-corrector, whose fast convergence is a fact of
-practice, not a theorem, for Mehrotra's heuristic.  A restricted optimum is optimal
-once no direction is violated and no occupied eigenvector sticks out, and that is what
-the certificate measures: a wrong turn costs time or leaves a gap, never a wrong bound.
+Its dual is ``min topk(M(w))`` over the simplex, with ``M(w) = sum_l w_l x_l x_l'`` and
+``topk`` the sum of the k largest eigenvalues.
+
+``MostKept`` asks how much of an objective ``C`` can be kept above a floor ``t`` ::
+
+    maximise <C, P>   subject to   x_l' P x_l >= t.
+
+Its dual is ``min topk(C + M(w)) - t sum(w)`` over ``w >= 0``. By Ky Fan's theorem every
+``w`` bounds the maximum from above, and every feasible ``P`` from below, so the gap
+between the two is a certificate whatever path the iteration took.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from isoproj.numerics.spectral import Array, Indices, top_eigenpairs, top_eigenvalue_sum
 from isoproj.pairs.oracle import PairSearch
-from isoproj.solvers.relaxation.newton import (
-    NewtonSystem,
-    block_diagonal,
+from isoproj.solvers.relaxation.iterate import Iterate
+from isoproj.solvers.relaxation.matrices import (
+    central_occupations,
     congruence,
-    filling,
     moment_of,
-    onto_fantope,
     quadratic,
-    symmetric,
-    trace_product,
+    soft_minimum,
+    spectral,
 )
+from isoproj.solvers.settings import RelaxationSettings
 
-__all__ = ["FULL_DIMENSION", "State"]
+__all__ = ["LargestFloor", "MostKept", "Programme", "Relaxation"]
 
-FULL_DIMENSION = 40  # below this the subspace is the whole space
-_MISSING = 0.03  # occupation outside the subspace that calls for enlarging it
-_IDLE = 0.3  # part of that occupation below which a direction is dropped
-_SHRINK = 0.7  # decrease of the barrier between two shrinkings
-_IDLE_WEIGHT = 0.01  # part of a typical weight below which a row may be dropped
-_FAR = 50.0  # slack, in typical slacks, beyond which a row may be dropped
-_NEAR = 2.0  # slack, in typical slacks, below which a row is added
-_FEWEST = 40  # rows that may enter at once however small the subspace
-_SPARE = 4000  # pairs looked at for rows that are new
-_PARALLEL = 1e-10  # one minus the cosine of directions that count as the same
-_ROW_SCALE = 4.0  # working rows expected per subspace dimension
-_TRUSTED = 0.1  # product of affine step lengths that is corrected for in full
+# Losses below this are rounding.
+_ZERO = 1e-9
 
 
-@dataclass
-class State:
-    """Primal-dual iterate on the working rows and the working subspace.
+@dataclass(frozen=True, slots=True, eq=False)
+class Relaxation:
+    """Both sides of a relaxation's optimum.
 
-    Maximised is the floor ``t`` under all rows; or, with an objective ``C`` and a
-    ceiling for ``t``, ``<C, P> + mass * t``: once ``mass`` exceeds the sum of the
-    multipliers, ``t`` reaches its ceiling and what is left is the most of ``<C, P>``
-    above a floor.
+    Parameters
+    ----------
+    codes : ndarray of shape (m,)
+        Pairs that carry weight, as ``PairSearch`` codes.
+    weights : ndarray of shape (m,)
+        Their positive weights; on the simplex for ``LargestFloor``.
+    factor : ndarray of shape (n_dims, s)
+        ``P = factor @ factor.T``: eigenvalues in [0, 1], trace k.
+    upper : float
+        Dual value of the weights: the maximum is not larger, up to rounding.
+    value : float
+        Value of a feasible matrix, to the accuracy of the search.
+    n_iter : int
+        Newton steps.
+    is_closed : bool
+        Whether the gap between both sides is what was asked for.
+    """
+
+    codes: Indices
+    weights: Array
+    factor: Array
+    upper: float
+    value: float
+    n_iter: int = 0
+    is_closed: bool = True
+
+    @property
+    def lower(self) -> float:
+        """Bound on the distortion, for ``LargestFloor``."""
+        return 1.0 - self.upper
+
+    @property
+    def relaxed(self) -> float:
+        """What the worst pair loses under ``P``, for ``LargestFloor``."""
+        return 1.0 - self.value
+
+
+class Programme(ABC):
+    """What is maximised over the fantope."""
+
+    k: int
+
+    @abstractmethod
+    def attempts(self, settings: RelaxationSettings) -> Iterator[Programme]:
+        """Yield the programme with one start after another."""
+
+    @abstractmethod
+    def start(self, search: PairSearch, settings: RelaxationSettings) -> Iterate:
+        """Return a centred iterate to start from."""
+
+    @abstractmethod
+    def first(self, iterate: Iterate) -> Relaxation:
+        """Return both sides as they are known beforehand."""
+
+    @abstractmethod
+    def upper(self, iterate: Iterate, *, restricted: bool) -> float:
+        """Return the dual value of an iterate; too small where restricted."""
+
+    @abstractmethod
+    def value(self, search: PairSearch, factor: Array) -> float:
+        """Return the value of the feasible matrix nearest to a given one."""
+
+    @abstractmethod
+    def gap(self, value: float, upper: float) -> float:
+        """Return the relative gap between both sides."""
+
+    @abstractmethod
+    def scaled(self, weights: Array) -> Array:
+        """Return the weights as the dual takes them."""
+
+    @abstractmethod
+    def prepare(self, iterate: Iterate) -> None:
+        """Change what is necessary before the next step."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LargestFloor(Programme):
+    """How much every pair can keep.
+
+    Parameters
+    ----------
+    k : int
+        Target dimension.
+    warm : Relaxation or None
+        Solution of nearly the same programme to start from.
+    seed : int
+        Of the sample of pairs that a cold start uses.
     """
 
     k: int
-    basis: Array
-    projector: Array
-    lower_dual: Array
-    upper_dual: Array
-    level: float
-    codes: Indices
-    rows: Array
-    weights: Array
-    slacks: Array
-    t: float
-    dropped: Indices = field(default_factory=lambda: np.empty(0, dtype=np.intp))
-    shrunk: float = np.inf  # barrier at the last shrinking of the subspace
-    objective: Array | None = None
-    ceiling: float = np.inf
-    mass: float = 1.0  # what the weights and the spare one sum to
-    spare: float = 0.0  # weight of the ceiling
+    warm: Relaxation | None = None
+    seed: int = 0
 
-    def __post_init__(self) -> None:
-        self._settle(self.basis)
+    def attempts(self, settings: RelaxationSettings) -> Iterator[LargestFloor]:
+        """Yield the warm start, then cold ones from different samples."""
+        yield self
+        for seed in range(1, settings.attempts):
+            yield LargestFloor(self.k, None, seed)
 
-    def _settle(self, basis: Array) -> None:
-        self.basis = basis
-        self.images = self.rows @ basis
-        self.drift = None
-        if self.objective is not None:
-            self.drift = congruence(basis, self.objective)
-
-    @property
-    def barrier(self) -> float:
-        """Mean complementarity product of all blocks."""
-        width = len(self.projector)
-        total = (
-            trace_product(self.projector, self.lower_dual)
-            + np.trace(self.upper_dual)
-            - trace_product(self.projector, self.upper_dual)
-            + self.slacks @ self.weights
-        )
-        count = 2 * width + len(self.weights)
-        if self.spare:
-            return float(total + self.room * self.spare) / (count + 1)
-        return float(total) / count
-
-    @property
-    def room(self) -> float:
-        """Distance of t from its ceiling."""
-        return self.ceiling - self.t
-
-    def factor(self) -> Array:
-        """Return a factor of the feasible P nearest to the iterate."""
-        occupations, vectors = np.linalg.eigh(self.projector)
-        occupations = onto_fantope(occupations, self.k)
-        result: Array = self.basis @ (vectors * np.sqrt(occupations))
-        return result
-
-    def energy(self, *, restricted: bool) -> float:
-        """Return the dual matrix's top-k sum, in the subspace or in the whole space."""
-        return top_eigenvalue_sum(
-            self.inner_moment() if restricted else self.moment(), self.k
+    def start(self, search: PairSearch, settings: RelaxationSettings) -> Iterate:
+        """Return a centred iterate, from another solution or from a sample of pairs."""
+        warm = self.warm
+        moment, basis = self._subspace(search, settings)
+        energies, vectors = np.linalg.eigh(congruence(basis, moment))
+        barrier = settings.barrier
+        if warm is not None:
+            barrier = self._warm_barrier(search, basis @ vectors, energies)
+        filled, level = central_occupations(energies, self.k, barrier)
+        factor = basis @ (vectors * np.sqrt(filled))
+        codes = search.lowest(factor, max(2 * basis.shape[1], 20)).codes
+        if warm is not None:
+            busy = warm.codes[warm.weights > 1e-4 / codes.size]
+            codes = np.union1d(codes, busy)
+        rows = search.directions(codes)
+        values = quadratic(rows @ (basis @ vectors), np.diag(filled))
+        t = soft_minimum(values, barrier)
+        weights = barrier / (values - t)
+        if warm is not None:
+            # Weights above the central ones carry the warm start.
+            weights = np.maximum(weights, _known_weights(warm, codes))
+        weights /= weights.sum()
+        return Iterate(
+            settings=settings,
+            k=self.k,
+            basis=basis,
+            projector=spectral(vectors, filled),
+            lower_dual=spectral(vectors, barrier / filled),
+            upper_dual=spectral(vectors, barrier / (1 - filled)),
+            level=level,
+            codes=codes,
+            rows=rows,
+            weights=weights,
+            slacks=values - t,
+            t=t,
         )
 
-    def moment(self) -> Array:
-        """Return the dual matrix: objective plus weighted moment of the rows."""
-        return _sum(moment_of(self.rows, self.weights), self.objective)
+    def _subspace(
+        self, search: PairSearch, settings: RelaxationSettings
+    ) -> tuple[Array, Array]:
+        """Return the moment to start from and the subspace to work in."""
+        warm, seed = self.warm, self.seed
+        if warm is None:
+            # A second attempt differs from the first even where a sample holds all
+            # pairs.
+            size = settings.n_sampled
+            if seed:
+                size = min(size, search.n_pairs // 2)
+            codes = search.sample(size, np.random.default_rng(seed))
+            weights = np.full(codes.size, 1.0 / codes.size)
+        else:
+            codes, weights = warm.codes, warm.weights
+        moment = moment_of(search.directions(codes), weights)
+        dimension = moment.shape[0]
+        if dimension <= settings.full_dimension:
+            return moment, np.eye(dimension)
+        basis = top_eigenpairs(moment, min(dimension, self.k + 20))[1]
+        if warm is not None:
+            basis = _joined_span(warm.factor, basis[:, : self.k + 5])
+        return moment, basis
 
-    def inner_moment(self) -> Array:
-        """Return the dual matrix restricted to the subspace."""
-        return _sum(moment_of(self.images, self.weights), self.drift)
+    def _warm_barrier(
+        self, search: PairSearch, vectors: Array, energies: Array
+    ) -> float:
+        """Return the barrier whose central P is the best one over all directions."""
+        grid = 10.0 ** np.arange(-6.0, -2.9, 0.5)
+        levels = []
+        for barrier in grid:
+            filled = central_occupations(energies, self.k, barrier)[0]
+            levels.append(self.value(search, vectors * np.sqrt(filled)))
+        return float(grid[int(np.argmax(levels))])
 
-    def _moment_in(self, columns: Array) -> Array:
-        """Return the dual matrix restricted to other columns."""
-        drift = None
-        if self.objective is not None:
-            drift = congruence(columns, self.objective)
-        return _sum(moment_of(self.rows @ columns, self.weights), drift)
+    def first(self, iterate: Iterate) -> Relaxation:
+        """Return the vacuous bounds: everything or nothing is kept."""
+        weights = self.scaled(iterate.weights)
+        return Relaxation(iterate.codes, weights, iterate.factor(), 1.0, -np.inf)
 
-    def grow(self, search: PairSearch, dense: bool) -> None:
-        """Adapt the subspace and exchange working rows.
+    def upper(self, iterate: Iterate, *, restricted: bool) -> float:
+        """Return the top-k sum of the iterate's moment, weights on the simplex."""
+        return iterate.energy(restricted=restricted) / float(iterate.weights.sum())
 
-        The cheap search for missing directions can overlook eigenvectors that are
-        decoupled from the subspace; ``dense`` asks for a complete one.
-        """
-        if len(self.basis) > FULL_DIMENSION:
-            self._shrink_subspace()
-            self._enlarge_subspace(dense)
-        factor = self.basis @ np.linalg.cholesky(self.projector)
-        self._exchange_rows(search, factor)
+    def value(self, search: PairSearch, factor: Array) -> float:
+        """Return what the weakest pair keeps."""
+        return float(search.weakest(factor, 0.0).retained[0])
 
-    def _threshold(self) -> float:
-        """Return the occupation that matters at the current barrier."""
-        return _MISSING * min(1.0, 100 * self.barrier * len(self.projector))
+    def gap(self, value: float, upper: float) -> float:
+        """Return the gap relative to the bound on the distortion; none at no loss."""
+        if value >= 1.0 - _ZERO:
+            return 0.0
+        if upper >= 1.0:
+            return np.inf
+        return (upper - value) / (1.0 - upper)
 
-    def _shrink_subspace(self) -> None:
-        """Drop the subspace directions that P hardly occupies."""
-        if self.barrier > _SHRINK * self.shrunk:  # no dropping and adding in turns
-            return
-        self.shrunk = self.barrier
-        occupations, vectors = np.linalg.eigh(self.projector)
-        keep = occupations > _IDLE * self._threshold()
-        keep[-self.k - 1 :] = True
-        if keep.all():
-            return
-        vectors = vectors[:, keep]
-        self.projector = np.diag(onto_fantope(occupations[keep], self.k))
-        self.lower_dual = congruence(vectors, self.lower_dual)
-        self.upper_dual = congruence(vectors, self.upper_dual)
-        self._move_basis(self.basis @ vectors)
+    def scaled(self, weights: Array) -> Array:
+        """Return the weights on the simplex."""
+        return np.asarray(weights / weights.sum())
 
-    def _enlarge_subspace(self, dense: bool) -> None:
-        """Add the occupied eigenvectors of the full moment outside the subspace."""
-        spare = len(self.basis) - len(self.projector)
-        if spare == 0:
-            return
-        energies, outside = self._outside_vectors(dense)
-        occupations = filling(energies, self.level, self.barrier)
-        outside = outside * np.sqrt(occupations)
-        sizes, turn = np.linalg.eigh(outside.T @ outside)  # ascending
-        count = int(np.sum(sizes > self._threshold()))
-        count = min(count, 8 + self.k // 2, spare)
-        if count > 0:
-            fresh = outside @ turn[:, -count:]
-            fresh /= np.sqrt(sizes[-count:])
-            fresh = fresh - self.basis @ (self.basis.T @ fresh)
-            self._append(np.linalg.qr(fresh)[0])
-
-    def _outside_vectors(self, dense: bool) -> tuple[Array, Array]:
-        """Return top eigenvalues and the parts of their vectors off the subspace.
-
-        The cheap variant takes Ritz vectors from one Krylov step.
-        """
-        basis, (dimension, width) = self.basis, self.basis.shape
-        if dense or 2 * width >= dimension:
-            count = min(width + 10, dimension)
-            energies, vectors = top_eigenpairs(self.moment(), count)
-            return energies, vectors - basis @ (basis.T @ vectors)
-        image = self.rows.T @ (self.weights[:, None] * self.images)
-        if self.objective is not None:
-            image += self.objective @ basis
-        fresh = np.linalg.qr(image - basis @ (basis.T @ image))[0]
-        moment = self._moment_in(np.hstack([basis, fresh]))
-        energies, vectors = np.linalg.eigh(moment)
-        return energies[width:], fresh @ vectors[width:, width:]
-
-    def _append(self, fresh: Array) -> None:
-        """Append subspace directions at their central occupation."""
-        barrier = self.barrier
-        energies, turn = np.linalg.eigh(self._moment_in(fresh))
-        fresh = fresh @ turn
-        occupations = filling(energies, self.level, barrier)
-        occupations = np.minimum(occupations, 0.1)
-        scale = (self.k - occupations.sum()) / self.k  # keeps the trace
-        self.projector = block_diagonal(self.projector * scale, occupations)
-        self.lower_dual = block_diagonal(self.lower_dual, barrier / occupations)
-        self.upper_dual = block_diagonal(self.upper_dual, barrier / (1 - occupations))
-        self._move_basis(np.hstack([self.basis, fresh]))
-
-    def _move_basis(self, basis: Array) -> None:
-        """Change the basis of P and lower t where the new P costs slack."""
-        self._settle(basis)
-        values = quadratic(self.images, self.projector)
-        shift = max(0.0, self.t - float((values - 0.3 * self.slacks).min()))
-        self.t -= shift
-        self.slacks = values - self.t
-
-    def _exchange_rows(self, search: PairSearch, factor: Array) -> None:
-        """Add rows near the boundary and drop the idle ones."""
-        barrier = self.barrier
-        width = len(self.projector)
-        unit = barrier  # slack of a row that carries all weight
-        if self.objective is not None:
-            unit /= max(1.0, float(self.weights.sum()))
-        scale = _ROW_SCALE * width * unit
-        # An optimum needs no more rows than P has entries. Where isotropic data make
-        # all pairs tight at once, further ones come only if they are violated.
-        plenty = self.codes.size > width * (width + 1)
-        level = self.t + (0.0 if plenty else _NEAR * scale)
-        found = search.weakest(factor, level, most=self.codes.size + _SPARE)
-        fresh = ~np.isin(found.codes, self.codes) & (found.retained < level)
-        codes, rows = self._unlike(search, found.codes[fresh], max(width, _FEWEST))
-        slack = found.retained[np.isin(found.codes, codes)] - self.t
-        busy = self.weights * scale > _IDLE_WEIGHT * barrier
-        busy |= self.slacks < _FAR * scale
-        # A row that was dropped once and came back stays.
-        busy |= np.isin(self.codes, self.dropped)
-        # Where no pair matters at all, the nearest stays: there is no empty system.
-        busy[np.argmin(self.slacks)] |= not codes.size
-        if not codes.size and busy.all():
-            return
-        self.dropped = np.union1d(self.dropped, self.codes[~busy])
-        if codes.size:
-            # Lower t instead of accepting violated rows; however many come at once,
-            # they bring no more weight than the others have.
-            least = max(0.3 * scale, codes.size * unit)
-            shift = max(0.0, least - float(slack.min()))
-            self.t -= shift
-            self.slacks = self.slacks + shift
-            slack = slack + shift
-        self.codes = np.concatenate([self.codes[busy], codes])
-        self.rows = np.vstack([self.rows[busy], rows])
-        self.images = np.vstack([self.images[busy], rows @ self.basis])
-        self.slacks = np.concatenate([self.slacks[busy], slack])
-        self.weights = np.concatenate([self.weights[busy], barrier / slack])
-
-    def _unlike(
-        self, search: PairSearch, codes: Indices, count: int
-    ) -> tuple[Indices, Array]:
-        """Return the first ``count`` pairs not parallel to a row already there.
-
-        Points on lines and grids have many parallel pairs; one of them stands for
-        all, and the others would only crowd out what is new.
-        """
-        taken, rows = np.empty(0, dtype=np.intp), np.empty((0, self.rows.shape[1]))
-        for start in range(0, codes.size, 4 * count):
-            chunk = codes[start : start + 4 * count]
-            fresh = search.directions(chunk)
-            others = np.vstack([self.rows, rows])
-            new = np.abs(fresh @ others.T).max(axis=1) < 1.0 - _PARALLEL
-            twins = np.triu(np.abs(fresh @ fresh.T) >= 1.0 - _PARALLEL, 1)
-            new &= ~twins.any(axis=0)
-            taken = np.concatenate([taken, chunk[new]])
-            rows = np.vstack([rows, fresh[new]])
-            if taken.size >= count:
-                break
-        return taken[:count], rows[:count]
-
-    def step(self) -> None:
-        """Take one predictor-corrector step."""
-        system = NewtonSystem(self)
-        affine = system.direction(None, 0.0)
-        primal, dual = system.lengths(affine)
-        primal, dual = min(1.0, primal), min(1.0, dual)
-        ahead = system.complementarity(affine, primal, dual)
-        centring = min(1.0, max(1e-6, (ahead / system.barrier) ** 3))
-        # Where the boundary is near, what a whole step would do says little.
-        trust = min(1.0, primal * dual / _TRUSTED)
-        move = system.direction(affine, centring * system.barrier, trust)
-        primal, dual = system.lengths(move)
-        fraction = 0.9 + 0.09 * min(primal, dual, 1.0)
-        primal, dual = min(1.0, fraction * primal), min(1.0, fraction * dual)
-        self.projector = symmetric(self.projector + primal * move.projector)
-        self.slacks = self.slacks + primal * move.slacks
-        self.t += primal * move.t
-        self.spare += dual * move.spare
-        self.weights = self.weights + dual * move.weights
-        self.level += dual * move.level
-        lower, upper = system.dual_moves(move)
-        self.lower_dual = symmetric(self.lower_dual + dual * lower)
-        self.upper_dual = symmetric(self.upper_dual + dual * upper)
+    def prepare(self, iterate: Iterate) -> None:
+        """Change nothing."""
 
 
-def _sum(moment: Array, objective: Array | None) -> Array:
-    return moment if objective is None else moment + objective
+@dataclass(frozen=True, slots=True, eq=False)
+class MostKept(Programme):
+    """How much of an objective can be kept above a floor under every pair.
+
+    The floor is elastic: ``t`` may stay below it at a price, so that pairs which enter
+    late cost no feasibility and the multipliers cannot run away; the price is raised
+    while it is what holds ``t`` down. A matrix that violates the floor is pulled
+    towards the anchor's until it does not, which gives the value that the bound is
+    compared with.
+
+    Parameters
+    ----------
+    k : int
+        Target dimension.
+    objective : ndarray of shape (n_dims, n_dims)
+        Positive semidefinite, trace 1.
+    floor : float
+        Share that every pair must keep.
+    anchor : Relaxation
+        Solution of ``LargestFloor`` for the same ``k``, whose matrix keeps the floor.
+    anchor_floor : float
+        What the weakest pair keeps under the anchor's matrix.
+    """
+
+    k: int
+    objective: Array
+    floor: float
+    anchor: Relaxation
+    anchor_floor: float
+
+    @classmethod
+    def of(
+        cls,
+        search: PairSearch,
+        k: int,
+        objective: Array,
+        cap: float,
+        anchor: Relaxation,
+    ) -> MostKept:
+        """Return the programme under a cap on what any pair loses."""
+        least = float(search.weakest(anchor.factor, 0.0).retained[0])
+        return cls(k, objective, 1.0 - cap, anchor, least)
+
+    def attempts(self, settings: RelaxationSettings) -> Iterator[MostKept]:
+        """Yield the one start there is: the anchor."""
+        del settings
+        yield self
+
+    def start(self, search: PairSearch, settings: RelaxationSettings) -> Iterate:
+        """Return a centred iterate whose dual is objective plus anchor's moment."""
+        anchor, barrier = self.anchor, settings.barrier
+        basis, moment = self._subspace(search, settings)
+        energies, vectors = np.linalg.eigh(congruence(basis, moment))
+        filled, level = central_occupations(energies, self.k, barrier)
+        factor = basis @ (vectors * np.sqrt(filled))
+        busy = anchor.codes[anchor.weights > 1e-3 / anchor.codes.size]
+        codes = np.union1d(busy, search.lowest(factor, 2 * basis.shape[1]).codes)
+        rows = search.directions(codes)
+        values = quadratic(rows @ (basis @ vectors), np.diag(filled))
+        t = min(soft_minimum(values, barrier), self.floor - barrier)
+        weights = barrier / (values - t)
+        return Iterate(
+            settings=settings,
+            k=self.k,
+            basis=basis,
+            projector=spectral(vectors, filled),
+            lower_dual=spectral(vectors, barrier / filled),
+            upper_dual=spectral(vectors, barrier / (1.0 - filled)),
+            level=level,
+            codes=codes,
+            rows=rows,
+            weights=weights,
+            slacks=values - t,
+            t=t,
+            objective=self.objective,
+            ceiling=self.floor,
+            mass=settings.first_mass,
+            spare=settings.first_mass - float(weights.sum()),
+        )
+
+    def _subspace(
+        self, search: PairSearch, settings: RelaxationSettings
+    ) -> tuple[Array, Array]:
+        """Return a subspace that holds the anchor, and the first dual matrix."""
+        anchor = self.anchor
+        moment = moment_of(search.directions(anchor.codes), anchor.weights)
+        moment += self.objective
+        dimension = len(moment)
+        if dimension <= settings.full_dimension:
+            return np.eye(dimension), moment
+        leading = top_eigenpairs(moment, min(dimension, self.k + 20))[1]
+        return _joined_span(anchor.factor, leading), moment
+
+    def first(self, iterate: Iterate) -> Relaxation:
+        """Return the anchor's value, and Ky Fan's bound without multipliers."""
+        anchor, none = self.anchor, iterate.codes[:0]
+        upper = top_eigenvalue_sum(self.objective, self.k)
+        value = self._kept(anchor.factor)
+        return Relaxation(none, np.empty(0), anchor.factor, upper, value)
+
+    def upper(self, iterate: Iterate, *, restricted: bool) -> float:
+        """Return the dual value of the iterate's multipliers."""
+        energy = iterate.energy(restricted=restricted)
+        return energy - self.floor * float(iterate.weights.sum())
+
+    def value(self, search: PairSearch, factor: Array) -> float:
+        """Return what the matrix keeps once it is pulled to feasibility."""
+        least = float(search.weakest(factor, 0.0).retained[0])
+        value = self._kept(factor)
+        if least >= self.floor:
+            return value
+        room = max(self.anchor_floor - least, 1e-12)
+        pull = min(1.0, (self.floor - least) / room)
+        return value + pull * (self._kept(self.anchor.factor) - value)
+
+    def gap(self, value: float, upper: float) -> float:
+        """Return the gap relative to the bound."""
+        return (upper - value) / upper if upper > 0.0 else 0.0
+
+    def scaled(self, weights: Array) -> Array:
+        """Return the multipliers as they are."""
+        return weights
+
+    def prepare(self, iterate: Iterate) -> None:
+        """Raise the price of the floor while that is what holds ``t`` down."""
+        settings = iterate.settings
+        if (
+            iterate.barrier < settings.low_barrier
+            and iterate.spare < settings.least_spare * iterate.mass
+        ):
+            iterate.spare += (settings.raised - 1.0) * iterate.mass
+            iterate.mass *= settings.raised
+
+    def _kept(self, factor: Array) -> float:
+        """Return the share of the objective that a matrix keeps."""
+        return float(np.vdot(factor, self.objective @ factor))
+
+
+def _joined_span(first: Array, second: Array) -> Array:
+    """Return an orthonormal basis of the span of both sets of columns."""
+    left, sizes, _ = np.linalg.svd(np.hstack([first, second]), full_matrices=False)
+    return np.asarray(left[:, sizes > 1e-6])
+
+
+def _known_weights(warm: Relaxation, codes: Indices) -> Array:
+    """Return the weights that a solution has at some pairs, 0 where it has none."""
+    order = np.argsort(warm.codes)
+    at = np.searchsorted(warm.codes[order], codes)
+    at = np.minimum(at, order.size - 1)
+    known = warm.codes[order][at] == codes
+    return np.where(known, warm.weights[order][at], 0.0)

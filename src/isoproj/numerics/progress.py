@@ -1,0 +1,114 @@
+"""One stream of progress events: steps of a solve and walks over pairs.
+
+Whoever works calls ``tell``; whoever wants to know wraps the work in ``watching``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TypeAlias
+
+__all__ = ["Event", "Listener", "Step", "Walk", "tell", "watching"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """Both bounds after one round of a solve.
+
+    Parameters
+    ----------
+    iteration : int
+        Number of the round, counted from 0.
+    distortion : float
+        What the worst of all pairs loses under this round's basis.
+    lower_bound : float
+        Loss of the worst pair that no projection can go below, as proved so far.
+    seconds : float
+        Time since the fit began.
+    relaxed : float
+        Value of the relaxation's matrix; NaN where a solver has none.
+    n_working : int
+        Pairs in the working set.
+    kept, kept_bound : float
+        Share of an objective that the basis keeps, and a share that no projection
+        under the cap can exceed; 0 and 1 where there is no objective.
+    phase : str
+        What the solver is doing, in a few words.
+    """
+
+    iteration: int
+    distortion: float
+    lower_bound: float
+    seconds: float
+    relaxed: float = math.nan
+    n_working: int = 0
+    kept: float = 0.0
+    kept_bound: float = 1.0
+    phase: str = ""
+
+    @property
+    def gap(self) -> float:
+        """Distortion over lower bound, minus 1; infinite while nothing is proved."""
+        if self.lower_bound <= 0.0:
+            return math.inf if self.distortion > 0.0 else 0.0
+        return self.distortion / self.lower_bound - 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """How far a walk over pairs is; ``done`` is 0 at its beginning."""
+
+    done: int
+    total: int
+
+
+Event: TypeAlias = Step | Walk
+Listener: TypeAlias = Callable[[Event], None]
+
+_listeners: ContextVar[tuple[Listener, ...]] = ContextVar("listeners", default=())
+
+
+@contextmanager
+def watching(
+    listener: Callable[..., None], kind: type[Step | Walk] | None = None
+) -> Iterator[None]:
+    """Call ``listener`` with every progress event inside the context.
+
+    Parameters
+    ----------
+    listener : callable
+        Called with each ``Step`` and each ``Walk``.
+    kind : type or None
+        ``Step`` or ``Walk`` to be called with events of that kind alone.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj import NearIsometricProjection
+    >>> from isoproj.numerics.progress import Step, watching
+    >>> steps = []
+    >>> with watching(steps.append, Step):
+    ...     model = NearIsometricProjection(n_components=1).fit(np.eye(3))
+    >>> len(steps) > 0
+    True
+    """
+
+    def chosen(event: Event) -> None:
+        if kind is None or isinstance(event, kind):
+            listener(event)
+
+    token = _listeners.set((*_listeners.get(), chosen))
+    try:
+        yield
+    finally:
+        _listeners.reset(token)
+
+
+def tell(event: Event) -> None:
+    """Call every active listener with an event."""
+    for listener in _listeners.get():
+        listener(event)

@@ -1,0 +1,342 @@
+"""Every tuning figure of the solvers, with its meaning and its unit.
+
+None of them affects what is proved: bounds are recomputed from the result. Losses,
+slacks and gaps are shares of squared length, between 0 and 1, unless said otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+__all__ = [
+    "CapSettings",
+    "CurveSettings",
+    "DescentSettings",
+    "Ladder",
+    "PoolSettings",
+    "RelaxationSettings",
+    "Settings",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ladder:
+    """A schedule of descent at falling temperature.
+
+    Parameters
+    ----------
+    temperatures : tuple of float
+        Smoothing of the maximum at each stage, as a loss.
+    tries : int
+        Moves at one temperature, each with the pairs that the last one overlooked.
+    patience : float
+        A stage ends once no pair outside the working set exceeds the worst one inside
+        by this many temperatures.
+    careful_below : float
+        At temperatures below this, a move that overlooked pairs is taken back unless
+        it is better over all pairs.
+    is_loose : bool
+        Whether every stage stops early and runs in single precision.
+    """
+
+    temperatures: tuple[float, ...]
+    tries: int
+    patience: float = 1.0
+    careful_below: float = 0.0
+    is_loose: bool = False
+
+    def last(self, count: int) -> Ladder:
+        """Return the ladder's coldest stages alone."""
+        return Ladder(
+            temperatures=self.temperatures[-count:],
+            tries=self.tries,
+            patience=self.patience,
+            careful_below=self.careful_below,
+            is_loose=self.is_loose,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescentSettings:
+    """Local search for a basis.
+
+    Parameters
+    ----------
+    ladder, warm_ladder : Ladder
+        From any start, and from a solution of nearly the same problem.
+    cold_stages : int
+        Coldest stages of a ladder that a start near an optimum gets.
+    near : float
+        Pairs this close to the worst one are added to the working set.
+    excess : float
+        A pair outside the working set may be this much worse than the worst inside.
+    gain : float
+        Polishing ends when a round gains less.
+    rounds, programmes : int
+        Rounds of polishing, and quadratic programmes in each, for a small basis.
+    small_basis : int
+        Entries of a basis up to which polishing takes more than one round: a programme
+        costs the number of tight pairs squared times the entries of the basis.
+    few_pairs : int
+        Up to this many pairs, all of them are in the working set.
+    largest_set : int
+        Most pairs in a working set.
+    batch : tuple of int
+        Fewest and most pairs that a search may add, and the product of ``k`` and the
+        number in between. Small ``k`` leave more pairs near the worst.
+    hot, single : float
+        Temperatures above which a stage stops early, and runs in single precision.
+    steps, loose_steps : int
+        Most quasi-Newton steps of a stage, and of one that stops early.
+    tolerance, loose_tolerance : float
+        A stage ends when a step gains less than this multiple of the temperature.
+    reach, margin : float
+        Rows sit a stage out whose loss is this many temperatures, plus the margin,
+        below the worst.
+    attempts : int
+        Stages at one temperature until none overlooked a row that sat out.
+    band : float
+        Losses this close to the worst enter a quadratic programme.
+    programme_rows : int
+        Most directions in a quadratic programme.
+    predicted : float
+        Polishing ends when a programme predicts a smaller decrease.
+    n_drawn : int
+        Random bases of which the best are starts.
+    n_restarts, restart_pairs, restart_k : int
+        Random starts, where pairs and dimensions are at most this many: local optima
+        differ most there, and a search is cheap.
+    warm_batches : int
+        Batches of pairs to begin with from a solution of nearly the same problem.
+    """
+
+    ladder: Ladder = field(
+        default=Ladder(
+            temperatures=(0.05, 0.02, 0.008, 0.003, 0.001, 0.0003, 0.0001),
+            tries=6,
+            careful_below=0.01,
+        )
+    )
+    warm_ladder: Ladder = field(
+        default=Ladder(
+            temperatures=(0.02, 0.006, 0.002, 0.0006, 0.0002, 0.0001),
+            tries=6,
+            careful_below=0.01,
+        )
+    )
+    cold_stages: int = 3
+    near: float = 0.005
+    excess: float = 1e-5
+    gain: float = 2e-5
+    rounds: int = 8
+    programmes: int = 3
+    small_basis: int = 9_000
+    few_pairs: int = 6_000
+    largest_set: int = 40_000
+    batch: tuple[int, int, int] = (2_000, 4_000, 20_000)
+    hot: float = 0.002
+    single: float = 0.0005
+    steps: int = 100
+    loose_steps: int = 40
+    tolerance: float = 0.002
+    loose_tolerance: float = 0.01
+    reach: float = 20.0
+    margin: float = 0.02
+    attempts: int = 3
+    band: float = 0.005
+    programme_rows: int = 1_200
+    predicted: float = 1e-7
+    n_drawn: int = 200
+    n_restarts: int = 6
+    restart_pairs: int = 150_000
+    restart_k: int = 7
+    warm_batches: int = 3
+
+    def batch_size(self, k: int) -> int:
+        """Return how many pairs a search adds at most."""
+        fewest, most, product = self.batch
+        return min(most, max(fewest, product // k))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelaxationSettings:
+    """The interior-point method for the relaxation.
+
+    Parameters
+    ----------
+    barrier : float
+        Barrier of a cold start; losses live on [0, 1], larger values only waste steps.
+    attempts : int
+        Starts, should an iterate get stuck at the boundary.
+    max_steps : int
+        Newton steps of one attempt.
+    n_sampled : int
+        Random pairs whose moment starts a cold solve.
+    closer : float
+        Where pairs are few, the gap is closed to this share of ``tol``.
+    full_dimension : int
+        Up to this many dimensions the working subspace is the whole space.
+    missing : float
+        Occupation outside the subspace that calls for enlarging it.
+    idle : float
+        Part of ``missing`` below which a direction is dropped.
+    shrink : float
+        Decrease of the barrier between two shrinkings of the subspace.
+    idle_weight : float
+        Part of a typical weight below which a row may be dropped.
+    far, near : float
+        Slack, in typical slacks, beyond which a row may be dropped, and below which a
+        pair becomes a row.
+    fewest_rows : int
+        Rows that may enter at once however small the subspace.
+    spare_pairs : int
+        Pairs looked at for rows that are new.
+    parallel : float
+        One minus the cosine of directions that count as the same.
+    rows_per_dimension : float
+        Working rows expected per subspace dimension.
+    trusted : float
+        Product of predictor step lengths that is corrected for in full.
+    first_mass : float
+        First price of a floor that is not reached, under an objective.
+    low_barrier, raised, least_spare : float
+        The price is raised by the factor ``raised`` once the barrier is this low and
+        less than this share of the price is spare.
+    """
+
+    barrier: float = 1e-3
+    attempts: int = 3
+    max_steps: int = 60
+    n_sampled: int = 4_000
+    closer: float = 0.1
+    full_dimension: int = 40
+    missing: float = 0.03
+    idle: float = 0.3
+    shrink: float = 0.7
+    idle_weight: float = 0.01
+    far: float = 50.0
+    near: float = 2.0
+    fewest_rows: int = 40
+    spare_pairs: int = 4_000
+    parallel: float = 1e-10
+    rows_per_dimension: float = 4.0
+    trusted: float = 0.1
+    first_mass: float = 8.0
+    low_barrier: float = 3e-6
+    raised: float = 4.0
+    least_spare: float = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolSettings:
+    """Column generation: solving on a pool of pairs where a search takes seconds.
+
+    Parameters
+    ----------
+    n_random : int
+        Random pairs to begin with.
+    most : int
+        Pairs that one search adds at most.
+    near : float
+        Pairs this close to the worst one of the pool are added too.
+    rounds, capped_rounds : int
+        Searches of all pairs that either side may ask for, without and with an
+        objective.
+    loose_gap : float
+        Gap to which a new pool's relaxation is solved.
+    """
+
+    n_random: int = 4_000
+    most: int = 20_000
+    near: float = 0.02
+    rounds: int = 12
+    capped_rounds: int = 6
+    loose_gap: float = 0.08
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapSettings:
+    """Search for the most that can be kept under a cap.
+
+    Parameters
+    ----------
+    ladder : Ladder
+        Of the descent on the exact penalty.
+    margin : float
+        Caps are aimed at this far inside, which covers the rounding of searches.
+    accepted : float
+        Share of ``margin`` by which a basis must be under the cap to be kept.
+    rounds : int
+        Rounds of polishing.
+    cheaper, cheapest : float
+        Factors by which the price of the objective falls while the cap is not reached,
+        and for a start that is under the cap already.
+    halvings : int
+        Bisections between a basis under the cap and one above it.
+    gain : float
+        Polishing ends when a round gains less of the objective.
+    close : float
+        Nothing more is tried when this share of the bound at most is missing.
+    """
+
+    ladder: Ladder = field(
+        default=Ladder(temperatures=(0.01, 0.003, 0.001, 0.0003, 0.0001), tries=3)
+    )
+    margin: float = 1e-5
+    accepted: float = 0.3
+    rounds: int = 10
+    cheaper: float = 3.0
+    cheapest: float = 100.0
+    halvings: int = 6
+    gain: float = 1e-6
+    close: float = 2e-3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurveSettings:
+    """One number of dimensions after another.
+
+    Parameters
+    ----------
+    ladder : Ladder
+        Warm enough to leave a basis for fewer dimensions.
+    batch, largest_set : int
+        Pairs that a search adds at most, and most pairs in the working set.
+    stale : float
+        A relaxation is solved where the last is this share of the dimensions behind.
+    shortest : int
+        And at least this many dimensions.
+    loose_k : int
+        Up to here the relaxation's rounding is a start too: local optima differ.
+    coarse : float
+        Searches for the fewest dimensions solve relaxations this much looser.
+    clear : float
+        A bound this far above the cap is above it whatever its rounding.
+    """
+
+    ladder: Ladder = field(
+        default=Ladder(
+            temperatures=(0.02, 0.007, 0.0025, 0.0007),
+            tries=2,
+            patience=2.0,
+            is_loose=True,
+        )
+    )
+    batch: int = 1_500
+    largest_set: int = 6_000
+    stale: float = 0.25
+    shortest: int = 5
+    loose_k: int = 20
+    coarse: float = 10.0
+    clear: float = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All tuning figures of a solve."""
+
+    descent: DescentSettings = DescentSettings()
+    relaxation: RelaxationSettings = RelaxationSettings()
+    pool: PoolSettings = PoolSettings()
+    cap: CapSettings = CapSettings()
+    curve: CurveSettings = CurveSettings()
