@@ -1,11 +1,10 @@
-"""A principal block, and a random block on what it leaves."""
+"""ADAGIO: principal components, and random signs on what they leave."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from isoproj.baselines.base import Baseline, Found, Task
 
@@ -63,23 +62,8 @@ class Adagio(Baseline):
 
     _keeps_span = False
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        pairs: str | ArrayLike = "all",
-        time_limit: float | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.pairs = pairs
-        self.time_limit = time_limit
-        self.random_state = random_state
-        self.verbose = verbose
-
     def _search(self, task: Task) -> Found:
-        k, n_features = int(self.n_components or 1), int(task.rows.shape[1])
+        k, n_features = self._k, int(task.rows.shape[1])
         p = min(max(k // 2, k - 150), task.points.n_dims)
         signs = np.where(task.generator.uniform(size=(n_features, k - p)) < 0.5, -1, 1)
         columns = signs / math.sqrt(k - p)

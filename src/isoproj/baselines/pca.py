@@ -7,7 +7,6 @@ from numpy.typing import ArrayLike
 
 from isoproj.baselines.base import Baseline, Found, Task, check_choice
 from isoproj.numerics.spectral import top_eigenpairs
-from isoproj.pairs.extremes import PairPool
 
 __all__ = ["PCAProjection"]
 
@@ -63,19 +62,21 @@ class PCAProjection(Baseline):
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ) -> None:
-        self.n_components = n_components
+        super().__init__(
+            n_components,
+            pairs=pairs,
+            time_limit=time_limit,
+            random_state=random_state,
+            verbose=verbose,
+        )
         self.of = of
-        self.pairs = pairs
-        self.time_limit = time_limit
-        self.random_state = random_state
-        self.verbose = verbose
 
     def _check_parameters(self) -> None:
         check_choice("of", self.of, ("points", "directions"))
 
     def _search(self, task: Task) -> Found:
-        k = int(self.n_components or 1)
+        k = self._k
         if self.of == "directions":
-            moment = PairPool(task.points, task.pairs).uniform_moment()
+            moment = task.pool().uniform_moment()
             return Found(columns=top_eigenpairs(moment, k)[1])
         return Found(columns=task.principal_axes(k))
