@@ -272,16 +272,14 @@ def _least_delta(solve: Callable[[float], Found], k: int, clock: Clock) -> Found
     best = solve(high)
     if best.columns.shape[1] > k:
         return replace(best, extras=best.extras | {"delta_": math.nan})
-    while high - low > 0.01 * high:
-        if clock.is_over:
-            return replace(best, status=Status.TIME_LIMIT)
+    while high - low > 0.01 * high and not clock.is_over:
         middle = (low + high) / 2.0
         found = solve(middle)
         if found.columns.shape[1] <= k and found.status is Status.CONVERGED:
             high, best = middle, found
         else:
             low = middle
-    return best
+    return replace(best, status=Status.TIME_LIMIT) if clock.is_over else best
 
 
 def _cut(task: Task, found: Found, k: int) -> Found:
