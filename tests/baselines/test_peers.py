@@ -290,7 +290,7 @@ def test_sap_and_fair_pca_lie_between_pca_and_the_lower_bound(k):
 
 
 def images(data):
-    """Return 46 images of the digit 5: the bundled ones, or the paper's where present."""
+    """Return 46 images of the digit 5, bundled or the paper's."""
     if data == "digits":
         return sample(load("digits"), (5,), 46, seed=0)
     rows = mnist_digits(5, 46)
