@@ -38,9 +38,9 @@ class Adagio(Baseline):
     components_ : ndarray of shape (n_components_, n_features_in_)
         The principal block above the random block.
     distortion_ : float
-        What the worst of all pairs that count loses; exact.
+        Largest share of squared length that a pair loses; exact.
     stretch_ : float
-        What the most stretched pair gains.
+        Largest share of squared length that a pair gains; exact.
     worst_pairs_ : ndarray of shape (m, 2)
         Row numbers of the pairs that lose most, worst first.
     status_ : Status

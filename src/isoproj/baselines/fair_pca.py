@@ -33,7 +33,7 @@ _LARGEST_DENSE = 20_000_000
 
 
 class FairPCA(Baseline):
-    """Fair PCA: the least favoured pair, each pair a group, is to keep most.
+    """Fair PCA with every pair a group: the pair that keeps least keeps most.
 
     Multiplicative weights on the fantope (Samadi et al. 2018; Tantipongpipat et al.
     2019, arXiv 1902.11281), stopped by the duality gap; then the latter's rank
@@ -55,7 +55,7 @@ class FairPCA(Baseline):
     time_limit : float or None, default=None
         Seconds after which the best so far is returned.
     random_state : int, RandomState instance or None, default=None
-        Accepted as by every estimator; nothing is drawn.
+        Not used: nothing is random.
     verbose : int, default=0
         1 writes a line per iteration to standard error.
 
@@ -64,9 +64,9 @@ class FairPCA(Baseline):
     components_ : ndarray of shape (n_components_, n_features_in_)
         Orthonormal rows.
     distortion_ : float
-        What the worst of all pairs that count loses; exact.
+        Largest share of squared length that a pair loses; exact.
     stretch_ : float
-        What the most stretched pair gains: 0 for a projection.
+        Largest share of squared length that a pair gains: 0 for a projection.
     worst_pairs_ : ndarray of shape (m, 2)
         Row numbers of the pairs that lose most, worst first.
     lower_bound_ : float

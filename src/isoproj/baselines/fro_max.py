@@ -9,30 +9,22 @@ import scipy.sparse.linalg
 from numpy.typing import ArrayLike
 
 from isoproj.baselines.base import Baseline, Found, Task, check_fraction
-from isoproj.baselines.isometry import (
-    balanced,
-    clip_to_band,
-    outside_band,
-    principal_start,
-)
-from isoproj.baselines.rounds import Best, Rounds, union
+from isoproj.baselines.fixed_rank import STEPS_PER_ROUND, FixedRankRounds
+from isoproj.baselines.isometry import clip_to_band, outside_band
+from isoproj.baselines.rounds import Best
 from isoproj.estimators.base import check_positive
 from isoproj.numerics.spectral import Array, Indices
-from isoproj.pairs.extremes import Extremes, PairPool
-from isoproj.solvers.api import Clock, Status
+from isoproj.pairs.extremes import Extremes
+from isoproj.solvers.api import Status
 
 __all__ = ["FroMax"]
-
-_STEPS_PER_ROUND = 25
-# Rounds without a better map after which the search is over.
-_PATIENCE = 6
 
 
 class FroMax(Baseline):
     """FroMax: the map of least Frobenius norm that stays within a tolerance.
 
     Reconstructed: of Luo, Shapiro, Shi, Yang and Zhu (arXiv 1601.00062) only the
-    abstract was at hand. It names Frobenius norm minimisation, a factorisation "as in
+    abstract was available. It names Frobenius norm minimisation, a factorisation "as in
     non-negative matrix factorisation", and alternating directions; the ridge steps,
     the start at principal components and the working set are ours. Not orthonormal.
 
@@ -45,7 +37,7 @@ class FroMax(Baseline):
         dimensions cannot reach it, the nearest map met is returned, scaled so that
         its largest loss equals its largest gain.
     penalty : float, default=1.0
-        Of the alternating directions.
+        Penalty of the alternating directions, above 0.
     max_iter : int, default=300
         Most alternating steps.
     pairs : {"all", "directions"} or array-like of shape (n_pairs, 2), default="all"
@@ -53,7 +45,7 @@ class FroMax(Baseline):
     time_limit : float or None, default=None
         Seconds after which the best so far is returned.
     random_state : int, RandomState instance or None, default=None
-        Accepted as by every estimator; nothing is drawn.
+        Not used: nothing is random.
     verbose : int, default=0
         1 writes a line per iteration to standard error.
 
@@ -62,9 +54,9 @@ class FroMax(Baseline):
     components_ : ndarray of shape (n_components_, n_features_in_)
         The map.
     distortion_ : float
-        What the worst of all pairs that count loses; exact.
+        Largest share of squared length that a pair loses; exact.
     stretch_ : float
-        What the most stretched pair gains.
+        Largest share of squared length that a pair gains; exact.
     worst_pairs_ : ndarray of shape (m, 2)
         Row numbers of the pairs that lose most, worst first.
     n_working_ : int
@@ -111,46 +103,29 @@ class FroMax(Baseline):
         check_positive("max_iter", self.max_iter, integral=True)
 
     def _search(self, task: Task) -> Found:
-        pool = task.pool()
-        factors = _Factors(pool, self._k, float(self.delta), self.penalty, task.clock)
-        status = factors.run(
-            pool,
-            max_rounds=max(1, int(self.max_iter) // _STEPS_PER_ROUND),
-            clock=task.clock,
-            monitor=task.monitor,
-            exhausted=Status.COMPLETED,
-        )
-        return Found(
-            columns=factors.best.item,
-            is_orthonormal=False,
-            n_iter=factors.n_iter,
-            status=status,
-            extras={"n_working_": factors.pairs.shape[0]},
-        )
+        factors = _Factors(task, self._k, float(self.delta), self.penalty)
+        return factors.search(int(self.max_iter))
 
 
-class _Factors(Rounds):
+class _Factors(FixedRankRounds):
     """Least ``|F|^2 / 2`` within the band, with two copies of ``F`` as factors.
 
     The copies are updated in turn by ridge regression. The shortest map within the band
-    (to one part in a hundred) is kept; before there is one, the nearest to the band,
-    scaled so that its largest loss equals its largest gain.
+    (to one part in a hundred) is kept beside the nearest.
     """
 
-    n_low = n_high = 300
-
-    def __init__(
-        self, pool: PairPool, k: int, delta: float, penalty: float, clock: Clock
-    ) -> None:
-        self.pool, self.delta, self.penalty, self.clock = pool, delta, penalty, clock
-        basis, ends = principal_start(pool, k, n_low=2 * self.n_low, n_high=self.n_high)
-        self.nearest, self.shortest = Best(basis), Best(basis)
-        self.nearest.see(*balanced(basis, ends))
+    def __init__(self, task: Task, k: int, delta: float, penalty: float) -> None:
+        super().__init__(task, k)
+        self.delta, self.penalty, self.n_steps = delta, penalty, 0
         self.left = self.right = self.nearest.item
-        self.gap_dual = np.zeros_like(basis)
-        self.n_iter = 0
-        pairs = union(ends.low_pairs, ends.high_pairs)
-        self._take(pairs, np.zeros(pairs.shape[0]))
+        self.shortest = Best(self.left)
+        self.gap_dual = np.zeros_like(self.left)
+        self._take(self.pairs, np.zeros(self.pairs.shape[0]))
+
+    @property
+    def n_iter(self) -> int:
+        """Alternating steps taken."""
+        return self.n_steps
 
     @property
     def best(self) -> Best[Array]:
@@ -159,22 +134,20 @@ class _Factors(Rounds):
 
     def propose(self) -> Array:
         """Return the mean of both copies after some steps on the working set."""
-        for _ in range(_STEPS_PER_ROUND):
+        for _ in range(STEPS_PER_ROUND):
             self.step()
             if self.clock.is_over:
                 break
         return (self.left + self.right) / 2.0
 
     def judge(self, factor: Array, ends: Extremes) -> Status | None:
-        """Keep the map if it is the best so far; stop without progress."""
-        self.nearest.see(*balanced(factor, ends))
-        self.distortion = self.nearest.cost
+        """Keep the map also if it is the shortest within the band."""
         off = max(1.0 - float(ends.low[0]), float(ends.high[0]) - 1.0)
         # Alternating steps approach the band's edge from outside.
         is_within = off <= self.delta * 1.01
         norm = float((factor**2).sum())
         self.shortest.see(factor, norm if is_within else math.inf)
-        return Status.COMPLETED if self.best.stale >= _PATIENCE else None
+        return super().judge(factor, ends)
 
     def respond(self, ends: Extremes) -> None:
         """Take in pairs outside the band; let go of those that no longer pull."""
@@ -202,7 +175,7 @@ class _Factors(Rounds):
         self.right = self._ridge(self.left, target, self.left + self.gap_dual)
         self.values_dual = self.values_dual + self._forms() - values
         self.gap_dual = self.gap_dual + self.left - self.right
-        self.n_iter += 1
+        self.n_steps += 1
 
     def _forms(self) -> Array:
         """Return ``x^T F G^T x`` for the two copies, one per pair."""

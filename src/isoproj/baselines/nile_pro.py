@@ -6,34 +6,25 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from isoproj.baselines.base import Baseline, Found, Task
-from isoproj.baselines.isometry import (
-    Splitting,
-    balanced,
-    matrix_root,
-    outside_band,
-    principal_start,
-)
-from isoproj.baselines.rounds import Best, Rounds, union
+from isoproj.baselines.fixed_rank import STEPS_PER_ROUND, FixedRankRounds
+from isoproj.baselines.isometry import Splitting, matrix_root, outside_band
+from isoproj.baselines.rounds import union
 from isoproj.estimators.base import check_positive
 from isoproj.numerics.spectral import Array
-from isoproj.pairs.extremes import Extremes, PairPool
-from isoproj.solvers.api import Clock, Status
+from isoproj.pairs.extremes import Extremes
 from isoproj.solvers.dual_ascent import project_on_simplex
 
 __all__ = ["NILEPro", "largest_deviation_prox"]
 
-_STEPS_PER_ROUND = 25
 # Most pairs taken over from one round to the next.
 _LARGEST_WORKING = 1000
-# Rounds without a better map after which the search is over.
-_PATIENCE = 6
 
 
 class NILEPro(Baseline):
     """NILE-Pro: the map of ``k`` dimensions nearest to an isometry, two-sidedly.
 
     Reconstructed: of Luo, Shapiro, Shi, Yang and Zhu (arXiv 1601.00062) only the
-    abstract was at hand. It names the objective, the least largest deviation
+    abstract was available. It names the objective, the least largest deviation
     ``|x^T P x - 1|`` over semidefinite matrices, alternating directions, and a Moreau
     decomposition; the splitting, the rank constraint as a projection, the start at
     principal components, the growing working set and the penalty are ours. The map
@@ -44,7 +35,7 @@ class NILEPro(Baseline):
     n_components : int, default=2
         Number of dimensions to keep.
     penalty : float, default=0.2
-        Of the alternating directions.
+        Penalty of the alternating directions, above 0.
     max_iter : int, default=500
         Most alternating steps.
     pairs : {"all", "directions"} or array-like of shape (n_pairs, 2), default="all"
@@ -52,7 +43,7 @@ class NILEPro(Baseline):
     time_limit : float or None, default=None
         Seconds after which the best so far is returned.
     random_state : int, RandomState instance or None, default=None
-        Accepted as by every estimator; nothing is drawn.
+        Not used: nothing is random.
     verbose : int, default=0
         1 writes a line per iteration to standard error.
 
@@ -61,9 +52,9 @@ class NILEPro(Baseline):
     components_ : ndarray of shape (n_components_, n_features_in_)
         The map; its rows are orthogonal, not of length 1.
     distortion_ : float
-        What the worst of all pairs that count loses; exact.
+        Largest share of squared length that a pair loses; exact.
     stretch_ : float
-        What the most stretched pair gains.
+        Largest share of squared length that a pair gains; exact.
     worst_pairs_ : ndarray of shape (m, 2)
         Row numbers of the pairs that lose most, worst first.
     n_working_ : int
@@ -108,59 +99,34 @@ class NILEPro(Baseline):
         check_positive("max_iter", self.max_iter, integral=True)
 
     def _search(self, task: Task) -> Found:
-        pool = task.pool()
-        ranked = _FixedRank(pool, self._k, self.penalty, task.clock)
-        status = ranked.run(
-            pool,
-            max_rounds=max(1, int(self.max_iter) // _STEPS_PER_ROUND),
-            clock=task.clock,
-            monitor=task.monitor,
-            exhausted=Status.COMPLETED,
-        )
-        return Found(
-            columns=ranked.best.item,
-            is_orthonormal=False,
-            n_iter=ranked.splitting.n_iter,
-            status=status,
-            extras={"n_working_": ranked.pairs.shape[0]},
-        )
+        return _FixedRank(task, self._k, self.penalty).search(int(self.max_iter))
 
 
-class _FixedRank(Rounds):
-    """Least ``max |x^T P x - 1|`` over ``P`` of rank k, by alternating directions.
+class _FixedRank(FixedRankRounds):
+    """Least ``max |x^T P x - 1|`` over ``P`` of rank k, by alternating directions."""
 
-    The problem is not convex, so the best map met is kept, scaled so that its largest
-    loss equals its largest gain.
-    """
-
-    n_low = n_high = 300
-
-    def __init__(self, pool: PairPool, k: int, penalty: float, clock: Clock) -> None:
-        self.pool, self.k, self.penalty, self.clock = pool, k, penalty, clock
-        basis, ends = principal_start(pool, k, n_low=2 * self.n_low, n_high=self.n_high)
-        self.best = Best(basis)
-        self.judge(basis, ends)
-        self.pairs = union(ends.low_pairs, ends.high_pairs)
+    def __init__(self, task: Task, k: int, penalty: float) -> None:
+        super().__init__(task, k)
+        self.k, self.penalty = k, penalty
         start = self.best.item @ self.best.item.T
-        self.splitting = Splitting.start(pool, self.pairs, start)
+        self.splitting = Splitting.start(self.pool, self.pairs, start)
+
+    @property
+    def n_iter(self) -> int:
+        """Alternating steps taken."""
+        return self.splitting.n_iter
 
     def propose(self) -> Array:
         """Return the root of the matrix after some steps on the working set."""
         self.splitting.alternate(
             lambda matrix: rank_limit(matrix, self.k),
             lambda values: largest_deviation_prox(values, 1.0 / self.penalty),
-            max_iter=_STEPS_PER_ROUND,
+            max_iter=STEPS_PER_ROUND,
             tol=1e-6,
             clock=self.clock,
             step=1.0,
         )
         return matrix_root(self.splitting.simple, rank=self.k)
-
-    def judge(self, factor: Array, ends: Extremes) -> Status | None:
-        """Keep the map if its two ends are nearest so far; stop without progress."""
-        self.best.see(*balanced(factor, ends))
-        self.distortion = self.best.cost
-        return Status.COMPLETED if self.best.stale >= _PATIENCE else None
 
     def respond(self, ends: Extremes) -> None:
         """Take in the pairs outside the band of the working set."""

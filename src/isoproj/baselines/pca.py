@@ -24,20 +24,20 @@ class PCAProjection(Baseline):
     pairs : {"all", "directions"} or array-like of shape (n_pairs, 2), default="all"
         Which pairs are judged (and, with ``of="directions"``, analysed).
     time_limit : float or None, default=None
-        Accepted as by every estimator; this one takes a single step.
+        Not used: the method takes a single step.
     random_state : int, RandomState instance or None, default=None
-        Accepted as by every estimator; nothing here is random.
+        Not used: nothing is random.
     verbose : int, default=0
-        Accepted as by every estimator.
+        Not used: there is no progress to show.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components_, n_features_in_)
         Orthonormal rows.
     distortion_ : float
-        What the worst of all pairs that count loses; exact.
+        Largest share of squared length that a pair loses; exact.
     stretch_ : float
-        What the most stretched pair gains: 0 for a projection.
+        Largest share of squared length that a pair gains: 0 for a projection.
     worst_pairs_ : ndarray of shape (m, 2)
         Row numbers of the pairs that lose most, worst first.
     n_iter_, n_components_, n_features_in_ : int

@@ -34,20 +34,20 @@ class RandomProjection(Baseline):
     pairs : {"all", "directions"} or array-like of shape (n_pairs, 2), default="all"
         Which pairs are judged.
     time_limit : float or None, default=None
-        Accepted as by every estimator; this one takes a single step.
+        Not used: the method takes a single step.
     random_state : int, RandomState instance or None, default=None
         Decides the draw.
     verbose : int, default=0
-        Accepted as by every estimator.
+        Not used: there is no progress to show.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components_, n_features_in_)
         The map.
     distortion_ : float
-        What the worst of all pairs that count loses; exact.
+        Largest share of squared length that a pair loses; exact.
     stretch_ : float
-        What the most stretched pair gains.
+        Largest share of squared length that a pair gains; exact.
     worst_pairs_ : ndarray of shape (m, 2)
         Row numbers of the pairs that lose most, worst first.
     n_iter_, n_components_, n_features_in_ : int

@@ -54,7 +54,7 @@ class SDPProjection(Baseline):
     """SDP+DR and SDP+RR: solve the semidefinite relaxation, then round it.
 
     The relaxation of Grant, Hegde and Indyk (GlobalSIP 2013), ``max min x^T P x`` over
-    ``0 <= P <= I`` with ``tr P = k``. Their text was not at hand. Reconstructed: the
+    ``0 <= P <= I`` with ``tr P = k``. Their text was not available. Reconstructed: the
     programme itself, the deterministic rounding (leading eigenvectors) and the
     bi-criteria variant follow from what is reported of them, with guarantees proved
     anew; their randomised rounding is unknown, and two stand in for it: sampling of
@@ -91,7 +91,7 @@ default="deterministic"
     components_ : ndarray of shape (n_components_, n_features_in_)
         Orthonormal rows.
     distortion_ : float
-        What the worst of all pairs that count loses; exact.
+        Largest share of squared length that a pair loses; exact.
     lower_bound_ : float
         No projection to ``n_components`` dimensions has a smaller distortion;
         certified from the dual weights.
@@ -100,7 +100,7 @@ default="deterministic"
     rounding_factor_ : float
         ``1 / (1 - lambda_{k+1}(P))``: deterministic rounding loses at most this factor.
     stretch_ : float
-        What the most stretched pair gains: 0 for a projection.
+        Largest share of squared length that a pair gains: 0 for a projection.
     worst_pairs_ : ndarray of shape (m, 2)
         Row numbers of the pairs that lose most, worst first.
     status_ : Status

@@ -42,7 +42,7 @@ class SecantAvoidance(Baseline):
     time_limit : float or None, default=None
         Seconds after which the best so far is returned.
     random_state : int, RandomState instance or None, default=None
-        Decides the start where it is random.
+        Decides the start with ``init="random"``.
     verbose : int, default=0
         1 writes a line per iteration to standard error.
 
@@ -51,9 +51,9 @@ class SecantAvoidance(Baseline):
     components_ : ndarray of shape (n_components_, n_features_in_)
         Orthonormal rows.
     distortion_ : float
-        What the worst of all pairs that count loses; exact.
+        Largest share of squared length that a pair loses; exact.
     stretch_ : float
-        What the most stretched pair gains: 0 for a projection.
+        Largest share of squared length that a pair gains: 0 for a projection.
     worst_pairs_ : ndarray of shape (m, 2)
         Row numbers of the pairs that lose most, worst first.
     status_ : Status
