@@ -1,6 +1,6 @@
-"""The systems the paper compares with, and their peers, as transformers.
+"""The methods that the paper compares with, and others, as transformers.
 
-Every one is found by its own method and judged by the same exact scan.
+Each finds its map in its own way; the same exact scan measures all of them.
 """
 
 from __future__ import annotations

@@ -14,11 +14,11 @@ __all__ = ["Adagio"]
 class Adagio(Baseline):
     """ADAGIO: principal components, and random signs on the residual.
 
-    After Blasiok and Tsourakakis (arXiv 1609.05388), from the formulas of their
-    published code: ``p = max(k // 2, k - 150)`` principal components of the points,
-    and ``k - p`` rows of random signs ``+-1/sqrt(k - p)`` applied to the residual. Not
-    orthonormal; on average over the signs every squared length is kept. The authors
-    measure lengths, not squared lengths.
+    ADAGIO [1]_ takes ``p = max(k // 2, k - 150)`` principal components of the points
+    and ``k - p`` rows of random signs ``+-1/sqrt(k - p)`` applied to the residual, by
+    the formulas of the code that the authors published. The map is not orthonormal; on
+    average over the signs every squared length is kept. The authors measure lengths,
+    not squared lengths.
 
     Parameters
     ----------
@@ -49,6 +49,15 @@ class Adagio(Baseline):
         Iterations, dimensions kept, features seen.
     n_principal_ : int
         Rows of the principal block.
+
+    See Also
+    --------
+    RandomProjection : Random maps alone.
+    PCAProjection : Principal components alone.
+
+    References
+    ----------
+    .. [1] Blasiok and Tsourakakis. arXiv 1609.05388.
 
     Examples
     --------

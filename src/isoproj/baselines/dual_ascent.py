@@ -34,6 +34,10 @@ class DualAscent(NearIsometricProjection):
         Orthonormal rows. All further attributes are those of
         ``NearIsometricProjection``.
 
+    See Also
+    --------
+    NearIsometricProjection : The same estimator with the default solver.
+
     Examples
     --------
     >>> import numpy as np

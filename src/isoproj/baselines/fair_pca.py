@@ -35,10 +35,10 @@ _LARGEST_DENSE = 20_000_000
 class FairPCA(Baseline):
     """Fair PCA with every pair a group: the pair that keeps least keeps most.
 
-    Multiplicative weights on the fantope (Samadi et al. 2018; Tantipongpipat et al.
-    2019, arXiv 1902.11281), stopped by the duality gap; then the latter's rank
-    reduction over tight pairs, and the leading eigenvectors. The best of the rounded
-    average and all iterates is returned (the former: of the average and the last).
+    Multiplicative weights on the fantope [1]_ [2]_ run until the duality gap is small.
+    Then come the rank reduction over tight pairs of [2]_ and the leading eigenvectors.
+    The best of the rounded average and all iterates is returned; [1]_ returns the
+    better of the average and the last iterate.
 
     Parameters
     ----------
@@ -80,6 +80,15 @@ class FairPCA(Baseline):
         Why the search stopped.
     n_iter_, n_components_, n_features_in_ : int
         Iterations, dimensions kept, features seen.
+
+    See Also
+    --------
+    SDPProjection : The same relaxation by semidefinite programming.
+
+    References
+    ----------
+    .. [1] Samadi et al. 2018.
+    .. [2] Tantipongpipat et al. 2019. arXiv 1902.11281.
 
     Examples
     --------

@@ -23,19 +23,19 @@ __all__ = ["FroMax"]
 class FroMax(Baseline):
     """FroMax: the map of least Frobenius norm that stays within a tolerance.
 
-    Reconstructed: of Luo, Shapiro, Shi, Yang and Zhu (arXiv 1601.00062) only the
-    abstract was available. It names Frobenius norm minimisation, a factorisation "as in
-    non-negative matrix factorisation", and alternating directions; the ridge steps,
-    the start at principal components and the working set are ours. Not orthonormal.
+    The map is not orthonormal. Only the abstract of [1]_ was available. It names
+    Frobenius norm minimisation, a factorisation like that of non-negative matrix
+    factorisation, and alternating directions. The ridge steps, the start at principal
+    components and the working set are ours.
 
     Parameters
     ----------
     n_components : int, default=2
         Number of dimensions to keep.
     delta : float, default=0.4
-        Every squared length is to stay within ``1 +- delta`` of itself. Where as few
-        dimensions cannot reach it, the nearest map met is returned, scaled so that
-        its largest loss equals its largest gain.
+        Every squared length is to stay within ``1 +- delta`` of itself. Where
+        ``n_components`` dimensions do not reach that, the nearest map met is returned,
+        scaled so that its largest loss equals its largest gain.
     penalty : float, default=1.0
         Penalty of the alternating directions, above 0.
     max_iter : int, default=300
@@ -65,6 +65,15 @@ class FroMax(Baseline):
         Why the search stopped.
     n_iter_, n_components_, n_features_in_ : int
         Iterations, dimensions kept, features seen.
+
+    See Also
+    --------
+    NILEPro : Least deviation from an isometry, of given dimension.
+    NuMax : Fewest dimensions for a given band.
+
+    References
+    ----------
+    .. [1] Luo, Shapiro, Shi, Yang and Zhu. arXiv 1601.00062.
 
     Examples
     --------

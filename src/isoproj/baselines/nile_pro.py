@@ -21,14 +21,14 @@ _LARGEST_WORKING = 1000
 
 
 class NILEPro(Baseline):
-    """NILE-Pro: the map of ``k`` dimensions nearest to an isometry, two-sidedly.
+    """NILE-Pro: the map to ``k`` dimensions that is nearest to an isometry.
 
-    Reconstructed: of Luo, Shapiro, Shi, Yang and Zhu (arXiv 1601.00062) only the
-    abstract was available. It names the objective, the least largest deviation
-    ``|x^T P x - 1|`` over semidefinite matrices, alternating directions, and a Moreau
-    decomposition; the splitting, the rank constraint as a projection, the start at
-    principal components, the growing working set and the penalty are ours. The map
-    is scaled so that its largest loss equals its largest gain. Not orthonormal.
+    It minimises the largest deviation ``|x^T P x - 1|`` over all pair directions. The
+    map is not orthonormal; it is scaled so that its largest loss equals its largest
+    gain. Only the abstract of [1]_ was available. It names the objective, alternating
+    directions and a Moreau decomposition. The splitting, the rank constraint as a
+    projection, the start at principal components, the growing working set and the
+    penalty are ours.
 
     Parameters
     ----------
@@ -63,6 +63,15 @@ class NILEPro(Baseline):
         Why the search stopped.
     n_iter_, n_components_, n_features_in_ : int
         Iterations, dimensions kept, features seen.
+
+    See Also
+    --------
+    FroMax : Least norm within a band, of given dimension.
+    NuMax : Fewest dimensions for a given band.
+
+    References
+    ----------
+    .. [1] Luo, Shapiro, Shi, Yang and Zhu. arXiv 1601.00062.
 
     Examples
     --------

@@ -42,22 +42,22 @@ _MAX_ROUNDS = 50
 class NuMax(Baseline):
     """NuMax: a near-isometry of few dimensions for a tolerance ``delta``.
 
-    After Hegde, Sankaranarayanan, Yin and Baraniuk (IEEE TSP 63, 2015), from the
-    formulas of their published code: the least trace of ``P`` with
-    ``|x^T P x - 1| <= delta`` for all pair directions, by alternating directions
-    with column generation. The rank is an output. Not orthonormal: it stretches.
-    Here the inner least squares are solved exactly (theirs: ten steps of conjugate
-    gradients), and the band is narrowed by 0.2 per cent so that all pairs end inside.
+    NuMax [1]_ finds the least trace of ``P`` with ``|x^T P x - 1| <= delta`` for all
+    pair directions, by alternating directions with column generation. The number of
+    dimensions is an output. The map is not orthonormal: it may stretch. The formulas
+    are those of the code that the authors published, with two changes: the inner least
+    squares are solved exactly instead of by ten steps of conjugate gradients, and the
+    band is narrowed by 0.2 per cent while solving, so that all pairs end inside.
 
     Parameters
     ----------
     delta : float, default=0.4
         Every squared length is to stay within ``1 +- delta`` of itself.
     n_components : int or None, default=None
-        None leaves the dimension to ``delta``. A number instead searches, by
-        bisection, for the least ``delta`` that as few dimensions reach. From some
-        ``delta`` on the rank falls no further; below it the leading rows are kept,
-        scaled to balance loss and gain, with a warning.
+        None leaves the dimension to ``delta``. With a number, ``fit`` searches by
+        bisection for the least ``delta`` that this number of dimensions reaches. Where
+        no ``delta`` is reached, the leading rows are kept, scaled so that the largest
+        loss equals the largest gain, with a warning.
     labelled : bool, default=False
         Whether ``fit`` takes class labels: pairs of one class may then shrink freely
         and pairs of two classes may grow freely.
@@ -92,6 +92,15 @@ class NuMax(Baseline):
         Why the search stopped.
     n_iter_, n_components_, n_features_in_ : int
         Iterations, dimensions kept, features seen.
+
+    See Also
+    --------
+    NILEPro : Least deviation from an isometry, of given dimension.
+    FroMax : Least norm within a band, of given dimension.
+
+    References
+    ----------
+    .. [1] Hegde, Sankaranarayanan, Yin and Baraniuk. IEEE TSP 63, 2015.
 
     Examples
     --------

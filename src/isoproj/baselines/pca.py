@@ -43,6 +43,11 @@ class PCAProjection(Baseline):
     n_iter_, n_components_, n_features_in_ : int
         Iterations, dimensions kept, features seen.
 
+    See Also
+    --------
+    GuaranteedPCA : Most variance under a bound on the worst pair.
+    RandomProjection : A map that does not depend on the data.
+
     Examples
     --------
     >>> import numpy as np

@@ -53,6 +53,11 @@ class RandomProjection(Baseline):
     n_iter_, n_components_, n_features_in_ : int
         Iterations, dimensions kept, features seen.
 
+    See Also
+    --------
+    PCAProjection : The directions of most variance.
+    Adagio : Principal components and random signs.
+
     Examples
     --------
     >>> import numpy as np

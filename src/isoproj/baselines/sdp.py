@@ -53,13 +53,12 @@ _MAX_ROUNDS = 40
 class SDPProjection(Baseline):
     """SDP+DR and SDP+RR: solve the semidefinite relaxation, then round it.
 
-    The relaxation of Grant, Hegde and Indyk (GlobalSIP 2013), ``max min x^T P x`` over
-    ``0 <= P <= I`` with ``tr P = k``. Their text was not available. Reconstructed: the
-    programme itself, the deterministic rounding (leading eigenvectors) and the
-    bi-criteria variant follow from what is reported of them, with guarantees proved
-    anew; their randomised rounding is unknown, and two stand in for it: sampling of
-    eigenvectors with ``E[V V^T] = P``, and the binned rounding of Varadarajan,
-    Venkatesh, Ye and Zhang, which is within ``O(log n_pairs)`` of the optimum.
+    The relaxation of [1]_ is ``max min x^T P x`` over ``0 <= P <= I`` with
+    ``tr P = k``. The text of [1]_ was not available. The programme, the deterministic
+    rounding (leading eigenvectors) and the bi-criteria variant follow from what others
+    report, with guarantees proved here. The randomised rounding of [1]_ is unknown; two
+    others stand in for it: sampling of eigenvectors with ``E[V V^T] = P``, and the
+    binned rounding of [2]_, which is within ``O(log n_pairs)`` of the optimum.
 
     Parameters
     ----------
@@ -107,6 +106,16 @@ default="deterministic"
         Why the relaxation's solver stopped.
     n_iter_, n_components_, n_features_in_ : int
         Iterations, dimensions kept, features seen.
+
+    See Also
+    --------
+    FairPCA : The same relaxation by multiplicative weights.
+    DualAscent : The dual of the relaxation by supergradient steps.
+
+    References
+    ----------
+    .. [1] Grant, Hegde and Indyk. GlobalSIP 2013.
+    .. [2] Varadarajan, Venkatesh, Ye and Zhang.
 
     Examples
     --------

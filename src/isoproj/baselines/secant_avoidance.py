@@ -22,10 +22,10 @@ __all__ = ["SecantAvoidance", "turn_towards"]
 
 
 class SecantAvoidance(Baseline):
-    """SAP: turn the basis, a little at a time, towards the pair it keeps least of.
+    """Secant avoidance (SAP): turn the basis step by step towards its worst pair.
 
-    After Kvinge, Farnell, Kirby and Peterson (arXiv 1807.03425), with the constants of
-    their published code; the best basis met is kept.
+    The constants are those of the code that the authors of [1]_ published. The best
+    basis met is kept.
 
     Parameters
     ----------
@@ -60,6 +60,14 @@ class SecantAvoidance(Baseline):
         Why the search stopped.
     n_iter_, n_components_, n_features_in_ : int
         Iterations, dimensions kept, features seen.
+
+    See Also
+    --------
+    PCAProjection : The default start.
+
+    References
+    ----------
+    .. [1] Kvinge, Farnell, Kirby and Peterson. arXiv 1807.03425.
 
     Examples
     --------
