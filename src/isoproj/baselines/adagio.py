@@ -14,9 +14,9 @@ __all__ = ["Adagio"]
 class Adagio(Baseline):
     """ADAGIO: principal components, and random signs on the residual.
 
-    ADAGIO [1]_ takes ``p = max(k // 2, k - 150)`` principal components of the points
-    and ``k - p`` rows of random signs ``+-1/sqrt(k - p)`` applied to the residual, by
-    the formulas of the code that the authors published. The map is not orthonormal; on
+    ADAGIO takes ``p = max(k // 2, k - 150)`` principal components of the points and
+    ``k - p`` rows of random signs ``+-1/sqrt(k - p)`` applied to the residual, by the
+    formulas of the code that the authors published. The map is not orthonormal; on
     average over the signs every squared length is kept. The authors measure lengths,
     not squared lengths.
 
@@ -57,7 +57,7 @@ class Adagio(Baseline):
 
     References
     ----------
-    .. [1] Blasiok and Tsourakakis. arXiv 1609.05388.
+    Blasiok and Tsourakakis. arXiv 1609.05388.
 
     Examples
     --------

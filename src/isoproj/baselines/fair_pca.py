@@ -35,10 +35,10 @@ _LARGEST_DENSE = 20_000_000
 class FairPCA(Baseline):
     """Fair PCA with every pair a group: the pair that keeps least keeps most.
 
-    Multiplicative weights on the fantope [1]_ [2]_ run until the duality gap is small.
-    Then come the rank reduction over tight pairs of [2]_ and the leading eigenvectors.
-    The best of the rounded average and all iterates is returned; [1]_ returns the
-    better of the average and the last iterate.
+    Multiplicative weights on the fantope run until the duality gap is small. Then come
+    the rank reduction over tight pairs of Tantipongpipat et al. and the leading
+    eigenvectors. The best of the rounded average and all iterates is returned; Samadi
+    et al. return the better of the average and the last iterate.
 
     Parameters
     ----------
@@ -87,8 +87,9 @@ class FairPCA(Baseline):
 
     References
     ----------
-    .. [1] Samadi et al. 2018.
-    .. [2] Tantipongpipat et al. 2019. arXiv 1902.11281.
+    Samadi et al. 2018.
+
+    Tantipongpipat et al. 2019. arXiv 1902.11281.
 
     Examples
     --------

@@ -23,7 +23,7 @@ __all__ = ["FroMax"]
 class FroMax(Baseline):
     """FroMax: the map of least Frobenius norm that stays within a tolerance.
 
-    The map is not orthonormal. Only the abstract of [1]_ was available. It names
+    The map is not orthonormal. Only the abstract of Luo et al. was available. It names
     Frobenius norm minimisation, a factorisation like that of non-negative matrix
     factorisation, and alternating directions. The ridge steps, the start at principal
     components and the working set are ours.
@@ -73,7 +73,7 @@ class FroMax(Baseline):
 
     References
     ----------
-    .. [1] Luo, Shapiro, Shi, Yang and Zhu. arXiv 1601.00062.
+    Luo, Shapiro, Shi, Yang and Zhu. arXiv 1601.00062.
 
     Examples
     --------

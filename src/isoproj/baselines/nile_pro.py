@@ -25,10 +25,10 @@ class NILEPro(Baseline):
 
     It minimises the largest deviation ``|x^T P x - 1|`` over all pair directions. The
     map is not orthonormal; it is scaled so that its largest loss equals its largest
-    gain. Only the abstract of [1]_ was available. It names the objective, alternating
-    directions and a Moreau decomposition. The splitting, the rank constraint as a
-    projection, the start at principal components, the growing working set and the
-    penalty are ours.
+    gain. Only the abstract of Luo et al. was available. It names the objective,
+    alternating directions and a Moreau decomposition. The splitting, the rank
+    constraint as a projection, the start at principal components, the growing working
+    set and the penalty are ours.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class NILEPro(Baseline):
 
     References
     ----------
-    .. [1] Luo, Shapiro, Shi, Yang and Zhu. arXiv 1601.00062.
+    Luo, Shapiro, Shi, Yang and Zhu. arXiv 1601.00062.
 
     Examples
     --------

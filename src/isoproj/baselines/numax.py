@@ -42,8 +42,8 @@ _MAX_ROUNDS = 50
 class NuMax(Baseline):
     """NuMax: a near-isometry of few dimensions for a tolerance ``delta``.
 
-    NuMax [1]_ finds the least trace of ``P`` with ``|x^T P x - 1| <= delta`` for all
-    pair directions, by alternating directions with column generation. The number of
+    NuMax finds the least trace of ``P`` with ``|x^T P x - 1| <= delta`` for all pair
+    directions, by alternating directions with column generation. The number of
     dimensions is an output. The map is not orthonormal: it may stretch. The formulas
     are those of the code that the authors published, with two changes: the inner least
     squares are solved exactly instead of by ten steps of conjugate gradients, and the
@@ -100,7 +100,7 @@ class NuMax(Baseline):
 
     References
     ----------
-    .. [1] Hegde, Sankaranarayanan, Yin and Baraniuk. IEEE TSP 63, 2015.
+    Hegde, Sankaranarayanan, Yin and Baraniuk. IEEE TSP 63, 2015.
 
     Examples
     --------

@@ -53,12 +53,12 @@ _MAX_ROUNDS = 40
 class SDPProjection(Baseline):
     """SDP+DR and SDP+RR: solve the semidefinite relaxation, then round it.
 
-    The relaxation of [1]_ is ``max min x^T P x`` over ``0 <= P <= I`` with
-    ``tr P = k``. The text of [1]_ was not available. The programme, the deterministic
-    rounding (leading eigenvectors) and the bi-criteria variant follow from what others
-    report, with guarantees proved here. The randomised rounding of [1]_ is unknown; two
-    others stand in for it: sampling of eigenvectors with ``E[V V^T] = P``, and the
-    binned rounding of [2]_, which is within ``O(log n_pairs)`` of the optimum.
+    The relaxation of Grant et al. is ``max min x^T P x`` over ``0 <= P <= I`` with
+    ``tr P = k``. Their text was not available. The programme, the deterministic rounding
+    (leading eigenvectors) and the bi-criteria variant follow from what others report,
+    with guarantees proved here. Their randomised rounding is unknown; two others stand
+    in for it: sampling of eigenvectors with ``E[V V^T] = P``, and the binned rounding
+    of Varadarajan et al., which is within ``O(log n_pairs)`` of the optimum.
 
     Parameters
     ----------
@@ -114,8 +114,9 @@ default="deterministic"
 
     References
     ----------
-    .. [1] Grant, Hegde and Indyk. GlobalSIP 2013.
-    .. [2] Varadarajan, Venkatesh, Ye and Zhang.
+    Grant, Hegde and Indyk. GlobalSIP 2013.
+
+    Varadarajan, Venkatesh, Ye and Zhang.
 
     Examples
     --------

@@ -24,8 +24,8 @@ __all__ = ["SecantAvoidance", "turn_towards"]
 class SecantAvoidance(Baseline):
     """Secant avoidance (SAP): turn the basis step by step towards its worst pair.
 
-    The constants are those of the code that the authors of [1]_ published. The best
-    basis met is kept.
+    The constants are those of the code that the authors published. The best basis met
+    is kept.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class SecantAvoidance(Baseline):
 
     References
     ----------
-    .. [1] Kvinge, Farnell, Kirby and Peterson. arXiv 1807.03425.
+    Kvinge, Farnell, Kirby and Peterson. arXiv 1807.03425.
 
     Examples
     --------
