@@ -54,11 +54,12 @@ class SDPProjection(Baseline):
     """SDP+DR and SDP+RR: solve the semidefinite relaxation, then round it.
 
     The relaxation of Grant et al. is ``max min x^T P x`` over ``0 <= P <= I`` with
-    ``tr P = k``. Their text was not available. The programme, the deterministic rounding
-    (leading eigenvectors) and the bi-criteria variant follow from what others report,
-    with guarantees proved here. Their randomised rounding is unknown; two others stand
-    in for it: sampling of eigenvectors with ``E[V V^T] = P``, and the binned rounding
-    of Varadarajan et al., which is within ``O(log n_pairs)`` of the optimum.
+    ``tr P = k``. Their text was not available. The programme, the deterministic
+    rounding (leading eigenvectors) and the bi-criteria variant follow from what others
+    report, with guarantees proved here. Their randomised rounding is unknown; two
+    others stand in for it: sampling of eigenvectors with ``E[V V^T] = P``, and the
+    binned rounding of Varadarajan et al., which is within ``O(log n_pairs)`` of the
+    optimum.
 
     Parameters
     ----------
