@@ -7,11 +7,12 @@ and how many cells counted.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
+from isoproj.numerics.spectral import Array
 from isoproj.reproduction.records import Finished
 from isoproj.reproduction.table import ALGORITHM, N_STEPS, WHOLE
 
@@ -70,31 +71,11 @@ def value(finished: Finished, method: str, name: str = "distortion") -> float:
     return math.nan if found is None else float(found)
 
 
-def _both(
-    cells: Iterable[Finished], one: str, other: str, name: str = "distortion"
-) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return a number of two methods in the cells where both have it, shape (m, 2)."""
-    rows = [(value(f, one, name), value(f, other, name)) for f in cells]
+def _both(cells: Iterable[Finished], one: str, other: str) -> Array:
+    """Return two methods' distortions where both have one, shape (m, 2)."""
+    rows = [(value(f, one), value(f, other)) for f in cells]
     table = np.array(rows, dtype=np.float64).reshape(-1, 2)
     return table[np.isfinite(table).all(axis=1)]
-
-
-def _shares(
-    cells: list[Finished], rivals: Sequence[str]
-) -> tuple[list[float], list[float], int]:
-    """Return by rival how often the algorithm is lower and the median improvement.
-
-    The third value is how many cells counted.
-    """
-    shares, gains, count = [], [], 0
-    for rival in rivals:
-        table = _both(cells, ALGORITHM, rival)
-        count = max(count, table.shape[0])
-        if table.size:
-            lower = table[:, 0] < table[:, 1] - _EQUAL
-            shares.append(float(lower.mean()))
-            gains.append(float(np.median(1.0 - table[:, 0] / table[:, 1])))
-    return shares, gains, count
 
 
 def lower_than(
@@ -106,13 +87,18 @@ def lower_than(
     """
 
     def judge(cells: list[Finished]) -> _Judgement:
-        shares, gains, count = _shares([f for f in cells if among(f)], rivals)
-        text = "; ".join(
-            f"lower than {_NAMES[rival]} in {share:.0%} of cells, median improvement "
-            f"{gain:+.1%}"
-            for rival, share, gain in zip(rivals, shares, gains, strict=False)
-        )
-        return bool(shares) and min(shares) >= _ALMOST_ALWAYS, text, count
+        counted = [f for f in cells if among(f)]
+        shares, parts, count = [], [], 0
+        for rival in rivals:
+            own, other = _both(counted, ALGORITHM, rival).T
+            if own.size:
+                shares.append(float((own < other - _EQUAL).mean()))
+                parts.append(
+                    f"lower than {_NAMES[rival]} in {shares[-1]:.0%} of cells, median "
+                    f"improvement {float(np.median(1.0 - own / other)):+.1%}"
+                )
+                count = max(count, own.size)
+        return min(shares, default=0.0) >= _ALMOST_ALWAYS, "; ".join(parts), count
 
     return judge
 
