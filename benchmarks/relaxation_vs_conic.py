@@ -22,8 +22,8 @@ import numpy as np
 import scs
 from _data import mnist_digit
 
-from isoproj.baselines.conic import _run_clarabel, _run_scs, conic_programme
 from isoproj.baselines.isometry import matrix_root
+from isoproj.baselines.sdp import conic_programme, run_clarabel, run_scs
 from isoproj.numerics.threads import one_blas_thread
 from isoproj.pairs.extremes import PairPool
 from isoproj.pairs.oracle import PairSearch
@@ -82,8 +82,8 @@ def compare(digit, r, k, *, handed, limit):
     head = f"{digit:5d} {r:4d} {k:3d} {len(chosen):6d}"
     print(f"{head}  {'ours':9s} {seconds:9.3f} s  gap {gap:.1e}  value {relaxed:.5f}")
     for name, run, library in [
-        ("scs", _run_scs, scs),
-        ("clarabel", _run_clarabel, clarabel),
+        ("scs", run_scs, scs),
+        ("clarabel", run_clarabel, clarabel),
     ]:
         found = conic(pool, k, chosen, run, library, limit)
         if found is None:

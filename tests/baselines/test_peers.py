@@ -23,17 +23,14 @@ from isoproj.baselines import (
     SDPProjection,
     SecantAvoidance,
 )
-from isoproj.baselines.isometry import (
-    Fit,
-    best_scale,
-    clip_to_band,
-    largest_deviation_prox,
-    soft_threshold,
-)
-from isoproj.baselines.secant_avoidance_solver import turn_towards
+from isoproj.baselines.isometry import Fit, balanced, clip_to_band
+from isoproj.baselines.nile_pro import largest_deviation_prox
+from isoproj.baselines.numax import soft_threshold
+from isoproj.baselines.secant_avoidance import turn_towards
 from isoproj.pairs import extremes
 from isoproj.pairs.extremes import PairPool, quadratic_values
 from isoproj.pairs.rule import prepare_pairs
+from isoproj.reproduction.datasets import load, sample
 from isoproj.reproduction.referee import score_map
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -292,11 +289,20 @@ def test_sap_and_fair_pca_lie_between_pca_and_the_lower_bound(k):
         assert bound <= method.fit(rows).distortion_ <= pca
 
 
-@pytest.mark.parametrize("k", [10, 20])
-def test_sap_and_fair_pca_lie_between_pca_and_the_lower_bound_on_mnist(k):
+def images(data):
+    """Return 46 images of the digit 5, bundled or the paper's."""
+    if data == "digits":
+        return sample(load("digits"), (5,), 46, seed=0)
     rows = mnist_digits(5, 46)
     if rows is None:
-        pytest.skip("MNIST is not at hand")
+        pytest.skip("MNIST is not at hand; the bundled digits take its place")
+    return rows
+
+
+@pytest.mark.parametrize("data", ["digits", "mnist"])
+@pytest.mark.parametrize("k", [10, 20])
+def test_sap_and_fair_pca_lie_between_pca_and_the_lower_bound_on_images(data, k):
+    rows = images(data)
     pca = PCAProjection(k).fit(rows).distortion_
     bound = SDPProjection(k).fit(rows).lower_bound_
     for method in (SecantAvoidance(k), FairPCA(k)):
@@ -372,8 +378,9 @@ def test_the_best_scale_is_the_best():
     rows = cloud(19, 15, 6)
     points, pairs = prepare_pairs(rows, rotate=True)
     factor = cloud(20, 6, 3)
-    scale = best_scale(points, pairs, factor)
-    directions = PairPool(points, pairs).directions(every_pair(15))
-    kept = ((directions @ factor) ** 2).sum(1)
-    worst = [np.abs(kept * (scale * s) ** 2 - 1).max() for s in (0.99, 1.0, 1.01)]
+    pool = PairPool(points, pairs)
+    scaled, constant = balanced(factor, pool.extremes(factor, n_low=1, n_high=1))
+    kept = ((pool.directions(every_pair(15)) @ scaled) ** 2).sum(1)
+    worst = [np.abs(kept * s**2 - 1).max() for s in (0.99, 1.0, 1.01)]
     assert worst[1] == min(worst)
+    assert math.isclose(worst[1], constant, rel_tol=1e-9)

@@ -10,16 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isoproj.baselines import SDPProjection
-from isoproj.baselines.conic import conic_programme, solve_conic
-from isoproj.baselines.fantope import project_on_fantope, reduce_rank
-from isoproj.baselines.rounding import (
-    binned_basis,
-    deterministic_factor,
-    heavy_basis,
-    leading_basis,
-    sampled_basis,
+from isoproj.baselines.fair_pca import reduce_rank
+from isoproj.baselines.fantope import (
+    FractionalProjection,
+    project_on_fantope,
     systematic_sample,
 )
+from isoproj.baselines.sdp import conic_programme, solve_conic
 from isoproj.pairs.extremes import PairPool, quadratic_values
 from isoproj.pairs.moments import pose
 from isoproj.pairs.rule import prepare_pairs
@@ -59,8 +56,8 @@ def test_projection_on_the_fantope_lands_there_and_is_nearest(seed, k):
 @given(seeds, st.integers(1, 5))
 def test_deterministic_rounding_keeps_its_factor(seed, k):
     relaxed, directions = random_fantope(seed, 6, k), unit_rows(seed, 40, 6)
-    basis = leading_basis(relaxed, k)
-    factor = deterministic_factor(relaxed, k)
+    basis = FractionalProjection.of(relaxed).leading(k)
+    factor = FractionalProjection.of(relaxed).deterministic_factor(k)
     assert factor <= k + 1 + 1e-9
     rounded = loss(basis @ basis.T, directions)
     assert rounded <= factor * loss(relaxed, directions) + 1e-10
@@ -68,7 +65,7 @@ def test_deterministic_rounding_keeps_its_factor(seed, k):
 
 def test_the_factor_of_deterministic_rounding_is_attained():
     relaxed = np.eye(3) * 2 / 3
-    basis = leading_basis(relaxed, 2)
+    basis = FractionalProjection.of(relaxed).leading(2)
     lost = np.linalg.qr(basis, mode="complete")[0][:, 2:].T
     assert math.isclose(loss(basis @ basis.T, lost), 3 * loss(relaxed, lost))
 
@@ -76,7 +73,7 @@ def test_the_factor_of_deterministic_rounding_is_attained():
 @given(seeds, st.integers(1, 5), st.floats(0.05, 4.0))
 def test_bicriteria_rounding_keeps_both_promises(seed, k, slack):
     relaxed, directions = random_fantope(seed, 8, k), unit_rows(seed, 40, 8)
-    basis = heavy_basis(relaxed, slack)
+    basis = FractionalProjection.of(relaxed).heavy(slack)
     assert basis.shape[1] <= max(1, k * (1 + slack) / slack + 1e-9)
     rounded = loss(basis @ basis.T, directions)
     assert rounded <= (1 + slack) * loss(relaxed, directions) + 1e-10
@@ -108,7 +105,8 @@ def test_sampled_bases_are_eigenvectors_and_average_to_the_relaxed_matrix():
     d, k, n = 5, 2, 4000
     relaxed = random_fantope(8, d, k)
     generator = np.random.RandomState(1)
-    bases = (sampled_basis(relaxed, k, generator) for _ in range(n))
+    fractional = FractionalProjection.of(relaxed)
+    bases = (fractional.sampled(k, generator) for _ in range(n))
     mean = sum(basis @ basis.T for basis in bases) / n
     # In the eigenbasis the mean is diagonal, so its error is that of d frequencies.
     allowed = math.sqrt(math.log(2 * d / 1e-6) / (2 * n))
@@ -121,9 +119,9 @@ def test_binned_rounding_is_orthonormal_and_loses_twice_the_loss_on_average(seed
     d, n = 7, 300
     relaxed, directions = random_fantope(seed, d, k), unit_rows(seed, 3, d)
     generator = np.random.RandomState(seed % 1000)
-    lost = np.zeros(3)
+    fractional, lost = FractionalProjection.of(relaxed), np.zeros(3)
     for _ in range(n):
-        basis = binned_basis(relaxed, k, generator)
+        basis = fractional.binned(k, generator)
         np.testing.assert_allclose(basis.T @ basis, np.eye(k), atol=1e-10)
         lost += 1 - quadratic_values(directions, basis @ basis.T)
     # E(x.y)^2 <= sum of theta (q.x)^2 / (1/2); losses lie in [0, 1], so Hoeffding.
@@ -197,8 +195,7 @@ def test_a_missing_back_end_names_the_extra(backend, monkeypatch):
 def test_a_conic_solve_cut_short_still_gives_valid_bounds():
     pytest.importorskip("scs")
     points, pairs = prepare_pairs(cloud(4, 40, 20), rotate=True)
-    pool, limit = PairPool(points, pairs), 0.05
-    found = solve_conic(pool, 4, "scs", clock=Clock(limit), time_left=limit, tol=1e-9)
+    found = solve_conic(PairPool(points, pairs), 4, "scs", clock=Clock(0.05), tol=1e-9)
     values = np.linalg.eigvalsh(found.matrix)
     assert values.min() > -1e-9
     assert values.max() < 1 + 1e-9

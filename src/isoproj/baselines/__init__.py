@@ -1,6 +1,6 @@
-"""The systems the paper compares with, and their peers, as transformers.
+"""The methods that the paper compares with, and others, as transformers.
 
-Every one is found by its own method and judged by the same exact scan.
+Each finds its map in its own way; the same exact scan measures all of them.
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 from isoproj.baselines.adagio import Adagio
 from isoproj.baselines.dual_ascent import DualAscent
 from isoproj.baselines.fair_pca import FairPCA
-from isoproj.baselines.fixed_rank import FroMax, NILEPro
+from isoproj.baselines.fro_max import FroMax
+from isoproj.baselines.nile_pro import NILEPro
 from isoproj.baselines.numax import NuMax
 from isoproj.baselines.pca import PCAProjection
 from isoproj.baselines.random import RandomProjection

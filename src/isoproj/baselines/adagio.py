@@ -1,11 +1,10 @@
-"""A principal block, and a random block on what it leaves."""
+"""ADAGIO: principal components, and random signs on what they leave."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from isoproj.baselines.base import Baseline, Found, Task
 
@@ -15,11 +14,11 @@ __all__ = ["Adagio"]
 class Adagio(Baseline):
     """ADAGIO: principal components, and random signs on the residual.
 
-    After Blasiok and Tsourakakis (arXiv 1609.05388), from the formulas of their
-    published code: ``p = max(k // 2, k - 150)`` principal components of the points,
-    and ``k - p`` rows of random signs ``+-1/sqrt(k - p)`` applied to the residual. Not
-    orthonormal; on average over the signs every squared length is kept. The authors
-    measure lengths, not squared lengths.
+    ADAGIO takes ``p = max(k // 2, k - 150)`` principal components of the points and
+    ``k - p`` rows of random signs ``+-1/sqrt(k - p)`` applied to the residual, by the
+    formulas of the code that the authors published. The map is not orthonormal; on
+    average over the signs every squared length is kept. The authors measure lengths,
+    not squared lengths.
 
     Parameters
     ----------
@@ -39,9 +38,9 @@ class Adagio(Baseline):
     components_ : ndarray of shape (n_components_, n_features_in_)
         The principal block above the random block.
     distortion_ : float
-        What the worst of all pairs that count loses; exact.
+        Largest share of squared length that a pair loses; exact.
     stretch_ : float
-        What the most stretched pair gains.
+        Largest share of squared length that a pair gains; exact.
     worst_pairs_ : ndarray of shape (m, 2)
         Row numbers of the pairs that lose most, worst first.
     status_ : Status
@@ -50,6 +49,15 @@ class Adagio(Baseline):
         Iterations, dimensions kept, features seen.
     n_principal_ : int
         Rows of the principal block.
+
+    See Also
+    --------
+    RandomProjection : Random maps alone.
+    PCAProjection : Principal components alone.
+
+    References
+    ----------
+    Blasiok and Tsourakakis. arXiv 1609.05388.
 
     Examples
     --------
@@ -63,23 +71,8 @@ class Adagio(Baseline):
 
     _keeps_span = False
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        pairs: str | ArrayLike = "all",
-        time_limit: float | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.pairs = pairs
-        self.time_limit = time_limit
-        self.random_state = random_state
-        self.verbose = verbose
-
     def _search(self, task: Task) -> Found:
-        k, n_features = int(self.n_components or 1), int(task.rows.shape[1])
+        k, n_features = self._k, int(task.rows.shape[1])
         p = min(max(k // 2, k - 150), task.points.n_dims)
         signs = np.where(task.generator.uniform(size=(n_features, k - p)) < 0.5, -1, 1)
         columns = signs / math.sqrt(k - p)

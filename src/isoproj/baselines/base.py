@@ -1,4 +1,4 @@
-"""What every baseline shares: one ``fit``, and a judge that is not the method."""
+"""What every baseline shares: one ``fit``, which measures the map it has found."""
 
 from __future__ import annotations
 
@@ -24,33 +24,21 @@ from isoproj.estimators.base import (
 from isoproj.numerics.arrays import Rows
 from isoproj.numerics.spectral import Array, Indices, contraction
 from isoproj.numerics.threads import one_blas_thread
+from isoproj.pairs.extremes import PairPool
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairSet, prepare_pairs
 from isoproj.proof.audit import audit
 from isoproj.proof.bounds import lower_bound
-from isoproj.solvers.api import Monitor, Status
+from isoproj.solvers.api import Clock, Monitor, Status
 
 __all__ = ["Baseline", "Found", "Task", "check_choice", "check_fraction"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Task:
-    """What a baseline's search is given.
+    """What a method is given: data, pairs that count, labels, randomness and limits.
 
-    Parameters
-    ----------
-    rows : ndarray or CSR array of shape (n_rows, n_features)
-        The data.
-    points : Points
-        The same in span coordinates.
-    pairs : PairSet
-        The pairs that count.
-    labels : object
-        What ``fit`` got as ``y``.
-    generator : RandomState
-        Made from ``random_state``.
-    monitor : callable or None
-        Who is told of every step.
+    ``points`` holds the rows in the coordinates of their span.
     """
 
     rows: Rows
@@ -58,13 +46,16 @@ class Task:
     pairs: PairSet
     labels: Any
     generator: np.random.RandomState
+    clock: Clock
     monitor: Monitor | None
 
-    def principal_axes(self, k: int) -> Array:
-        """Return the ``k`` directions of most variance, as columns in the span.
+    def pool(self, labels: NDArray[np.intp] | None = None) -> PairPool:
+        """Return the pairs that count, ready to be searched for extremes."""
+        return PairPool(self.points, self.pairs, labels)
 
-        By scikit-learn with an exact solver: as it comes it may approximate, by chance.
-        """
+    def principal_axes(self, k: int) -> Array:
+        """Return the ``k`` directions of most variance, as columns in the span."""
+        # PCA's default solver approximates at random for larger data.
         coordinates = self.points.coordinates
         tall = coordinates.shape[0] > coordinates.shape[1]
         analysis = PCA(k, svd_solver="covariance_eigh" if tall else "full")
@@ -73,24 +64,11 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Found:
-    """What a baseline's search hands back; it has not been judged yet.
+    """The map that a method found, before it is measured.
 
-    Parameters
-    ----------
-    columns : ndarray of shape (n_dims, k) or (n_features, k)
-        The map, in span coordinates or, with ``in_span=False``, in features.
-    is_orthonormal : bool
-        Whether the columns are meant to be orthonormal.
-    in_span : bool
-        Which coordinates ``columns`` are in.
-    n_iter : int
-        Iterations run.
-    status : Status
-        Why the search stopped.
-    weighted_pairs, weights : ndarray or None
-        Dual weights from which a lower bound can be certified.
-    extras : dict
-        Further fitted attributes.
+    ``columns`` has shape (n_dims, k) in the span, or (n_features, k) with
+    ``in_span=False``. From dual weights, where there are some, a lower bound is
+    certified. ``extras`` holds further fitted attributes by name.
     """
 
     columns: Array
@@ -104,15 +82,25 @@ class Found:
 
 
 class Baseline(LinearProjection):
-    """A peer's linear map; it is found by the peer's method and judged by ours."""
+    """A linear map found by another method and measured by our exact scan."""
 
-    n_components: int | None
-    pairs: str | ArrayLike
-    time_limit: float | None
-    random_state: int | np.random.RandomState | None
-    verbose: int
     # Methods that search the span of the points have nothing to do when all of it fits.
     _keeps_span = True
+
+    def __init__(
+        self,
+        n_components: int | None = 2,
+        *,
+        pairs: str | ArrayLike = "all",
+        time_limit: float | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.pairs = pairs
+        self.time_limit = time_limit
+        self.random_state = random_state
+        self.verbose = verbose
 
     def fit(self, X: ArrayLike | Rows, y: object = None) -> Self:
         """Find the map and measure what it does to every pair that counts.
@@ -137,6 +125,7 @@ class Baseline(LinearProjection):
         rows = self._validated(X, reset=True)
         self._check_common(rows.shape[1])
         self._check_parameters()
+        clock = Clock(self.time_limit)
         points, pairs = prepare_pairs(rows, self.pairs, rotate=True)
         warn_of_copies(points, pairs)
         task = Task(
@@ -145,6 +134,7 @@ class Baseline(LinearProjection):
             pairs=pairs,
             labels=y,
             generator=check_random_state(self.random_state),
+            clock=clock,
             monitor=monitor_of(type(self).__name__, self.verbose),
         )
         with one_blas_thread():
@@ -161,7 +151,13 @@ class Baseline(LinearProjection):
     def _check_parameters(self) -> None:
         """Raise if a parameter of the method itself is unusable."""
 
+    @property
+    def _k(self) -> int:
+        """Number of dimensions asked for."""
+        return int(self.n_components or 1)
+
     def _check_common(self, n_features: int) -> None:
+        """Raise if a parameter that all baselines have is unusable."""
         k = self.n_components
         if k is not None:
             if isinstance(k, bool) or not isinstance(k, int | np.integer):
@@ -176,12 +172,14 @@ class Baseline(LinearProjection):
         check_positive("time_limit", self.time_limit, integral=False)
 
     def _keep_span(self, task: Task) -> Found | None:
+        """Return the whole span where it fits into the dimensions asked for."""
         k = self.n_components
         if not self._keeps_span or k is None or k < task.points.n_dims:
             return None
         return Found(columns=np.eye(task.points.n_dims), n_iter=0)
 
     def _adopt(self, task: Task, found: Found) -> None:
+        """Measure the map and set the fitted attributes."""
         self.components_ = _components(task, found, self.n_components)
         judged = audit(task.rows, self.components_, pairs=self.pairs)
         self.distortion_ = max(0.0, judged.distortion)
@@ -199,6 +197,7 @@ class Baseline(LinearProjection):
             setattr(self, name, value)
 
     def _warn_of_status(self, status: Status) -> None:
+        """Warn that the search stopped early, with the numbers measured."""
         msg = (
             f"Stopped early ({status}) at distortion {self.distortion_:.4f}, stretch "
             f"{self.stretch_:.4f}, both as measured. {status.advice}"
@@ -222,7 +221,7 @@ def _components(task: Task, found: Found, k: int | None) -> NDArray[Any]:
 
 
 def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    """Raise unless an option is one of those on offer."""
+    """Raise unless an option is one of its choices."""
     if value not in choices:
         listed = ", ".join(repr(choice) for choice in choices)
         msg = f"{name} must be one of {listed}; got {value!r}. Use {choices[0]!r}."

@@ -24,7 +24,7 @@ class DualAscent(NearIsometricProjection):
     time_limit : float or None, default=None
         Seconds after which the best so far is returned.
     random_state : int, RandomState instance or None, default=None
-        Accepted as by every estimator; nothing is drawn.
+        Not used: nothing is random.
     verbose : int, default=0
         1 writes a line per iteration to standard error.
 
@@ -33,6 +33,10 @@ class DualAscent(NearIsometricProjection):
     components_ : ndarray of shape (n_components_, n_features_in_)
         Orthonormal rows. All further attributes are those of
         ``NearIsometricProjection``.
+
+    See Also
+    --------
+    NearIsometricProjection : The same estimator with the default solver.
 
     Examples
     --------

@@ -1,30 +1,44 @@
-"""Fair PCA with every pair a group: multiplicative weights on the fantope."""
+"""Fair PCA with every pair a group: multiplicative weights, then rank reduction.
+
+Every pair is a "group" whose share kept is ``x^T P x``; the least favoured group is to
+do best. Multiplicative weights answer weights on the pairs with the top eigenvectors of
+their moment, and average the answers on the fantope. Rank reduction then walks to a
+vertex of the face on which no tight pair changes.
+"""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from isoproj.baselines.base import Baseline, Found, Task
-from isoproj.baselines.fantope import multiplicative_weights, reduce_rank
-from isoproj.baselines.rounding import leading_basis
+from isoproj.baselines.fantope import FractionalProjection
+from isoproj.baselines.rounds import Best
 from isoproj.estimators.base import check_positive
-from isoproj.pairs.moments import pose
-from isoproj.solvers.api import Clock
+from isoproj.numerics.spectral import Array, Indices
+from isoproj.pairs.moments import Problem, pose
+from isoproj.solvers.api import Clock, Monitor, Status, Step
 
-__all__ = ["FairPCA"]
+__all__ = ["FairPCA", "reduce_rank"]
 
-# One weight per pair beyond this is no longer a small working set.
+# Eigenvalues this close to 0 or 1, and shares this close to the least, count as equal.
+_INTEGRAL = 1e-9
+# Rounds between two looks at the average of the weights.
+_AVERAGE_EVERY = 10
+
+# Most pairs for which one weight each is held.
 _LARGEST_DENSE = 20_000_000
 
 
 class FairPCA(Baseline):
-    """Fair PCA: the least favoured pair, each pair a group, is to keep most.
+    """Fair PCA with every pair a group: the pair that keeps least keeps most.
 
-    Multiplicative weights on the fantope (Samadi et al. 2018; Tantipongpipat et al.
-    2019, arXiv 1902.11281), stopped by the duality gap; then the latter's rank
-    reduction over tight pairs, and the leading eigenvectors. The best of the rounded
-    average and all iterates is returned (the former: of the average and the last).
+    Multiplicative weights on the fantope run until the duality gap is small. Then come
+    the rank reduction over tight pairs of Tantipongpipat et al. and the leading
+    eigenvectors. The best of the rounded average and all iterates is returned; Samadi
+    et al. return the better of the average and the last iterate.
 
     Parameters
     ----------
@@ -41,7 +55,7 @@ class FairPCA(Baseline):
     time_limit : float or None, default=None
         Seconds after which the best so far is returned.
     random_state : int, RandomState instance or None, default=None
-        Accepted as by every estimator; nothing is drawn.
+        Not used: nothing is random.
     verbose : int, default=0
         1 writes a line per iteration to standard error.
 
@@ -50,9 +64,9 @@ class FairPCA(Baseline):
     components_ : ndarray of shape (n_components_, n_features_in_)
         Orthonormal rows.
     distortion_ : float
-        What the worst of all pairs that count loses; exact.
+        Largest share of squared length that a pair loses; exact.
     stretch_ : float
-        What the most stretched pair gains: 0 for a projection.
+        Largest share of squared length that a pair gains: 0 for a projection.
     worst_pairs_ : ndarray of shape (m, 2)
         Row numbers of the pairs that lose most, worst first.
     lower_bound_ : float
@@ -66,6 +80,16 @@ class FairPCA(Baseline):
         Why the search stopped.
     n_iter_, n_components_, n_features_in_ : int
         Iterations, dimensions kept, features seen.
+
+    See Also
+    --------
+    SDPProjection : The same relaxation by semidefinite programming.
+
+    References
+    ----------
+    Samadi et al. 2018.
+
+    Tantipongpipat et al. 2019. arXiv 1902.11281.
 
     Examples
     --------
@@ -89,14 +113,16 @@ class FairPCA(Baseline):
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ) -> None:
-        self.n_components = n_components
+        super().__init__(
+            n_components,
+            pairs=pairs,
+            time_limit=time_limit,
+            random_state=random_state,
+            verbose=verbose,
+        )
         self.rate = rate
         self.max_iter = max_iter
         self.tol = tol
-        self.pairs = pairs
-        self.time_limit = time_limit
-        self.random_state = random_state
-        self.verbose = verbose
 
     def _check_parameters(self) -> None:
         check_positive("max_iter", self.max_iter, integral=True)
@@ -108,30 +134,198 @@ class FairPCA(Baseline):
                 f"{task.pairs.n_pairs:,}. Fit a sample of the rows."
             )
             raise ValueError(msg)
-        k, clock = int(self.n_components or 1), Clock(self.time_limit)
-        problem = pose(task.points, task.pairs, k)
-        found = multiplicative_weights(
-            problem,
-            rate=self.rate,
+        problem = pose(task.points, task.pairs, self._k)
+        game = _Game(problem, rate=self.rate)
+        status = game.play(
             max_iter=int(self.max_iter),
             tol=self.tol,
-            clock=clock,
+            clock=task.clock,
             monitor=task.monitor,
         )
-        reduced = reduce_rank(problem, found.matrix, clock=clock)
-        bases = (leading_basis(reduced, k), found.basis)
-        basis = max(bases, key=lambda columns: problem.retained(columns).min())
-        values, vectors = np.linalg.eigh(reduced)
-        kept = problem.retained(vectors * np.sqrt(np.maximum(values, 0.0)))
-        support = np.flatnonzero(found.weights)
+        reduced = reduce_rank(problem, game.average, clock=task.clock)
+        rounded = FractionalProjection.of(reduced)
+        basis = rounded.leading(self._k)
+        game.basis.see(basis, 1.0 - float(problem.retained(basis).min()))
+        support = np.flatnonzero(game.weights.item)
+        inside = (rounded.values > 1e-6) & (rounded.values < 1.0 - 1e-6)
         return Found(
-            columns=basis,
-            n_iter=found.n_iter,
-            status=found.status,
+            columns=game.basis.item,
+            n_iter=game.n_rounds,
+            status=status,
             weighted_pairs=problem.pairs(support),
-            weights=found.weights[support],
+            weights=game.weights.item[support],
             extras={
-                "relaxed_": 1.0 - float(kept.min()),
-                "n_fractional_": int(((values > 1e-6) & (values < 1 - 1e-6)).sum()),
+                "relaxed_": 1.0 - float(problem.retained(rounded.root).min()),
+                "n_fractional_": int(inside.sum()),
             },
         )
+
+
+class _Game:
+    """Multiplicative weights on the pairs against the bases that answer them."""
+
+    def __init__(self, problem: Problem, *, rate: float) -> None:
+        n, d = problem.n_pairs, problem.coordinates.shape[1]
+        self.problem, self.rate, self.n_rounds = problem, rate, 0
+        self.logs, self.total_kept = np.zeros(n), np.zeros(n)
+        self.total, self.total_weights = np.zeros((d, d)), np.zeros(n)
+        self.basis = Best(np.empty((d, 0)))
+        self.weights = Best(np.full(n, 1.0 / n))
+
+    @property
+    def average(self) -> Array:
+        """The average of the answers, a matrix of the fantope."""
+        return self.total / self.n_rounds
+
+    def play(
+        self, *, max_iter: int, tol: float, clock: Clock, monitor: Monitor | None
+    ) -> Status:
+        """Play until the average's value is within ``tol`` of the best dual value."""
+        for iteration in range(1, max_iter + 1):
+            distortion = self._round()
+            relaxed = 1.0 - float(self.total_kept.min()) / iteration
+            lower = -self.weights.cost
+            if monitor is not None:
+                monitor(
+                    Step(
+                        iteration=iteration,
+                        distortion=distortion,
+                        lower_bound=lower,
+                        seconds=clock.seconds,
+                        relaxed=relaxed,
+                    )
+                )
+            if relaxed - lower <= tol * lower:
+                return Status.CONVERGED
+            if clock.is_over:
+                return Status.TIME_LIMIT
+        return Status.MAX_ITER
+
+    def _round(self) -> float:
+        """Answer the weights, multiply them, and return the answer's distortion."""
+        weights = np.exp(self.logs - self.logs.max())
+        weights /= weights.sum()
+        lower, basis = self.problem.dual(weights)
+        kept = self.problem.retained(basis)
+        self.n_rounds += 1
+        self.total += basis @ basis.T
+        self.total_kept += kept
+        self.total_weights += weights
+        self.logs -= self.rate * kept
+        distortion = 1.0 - float(kept.min())
+        self.basis.see(basis, distortion)
+        self.weights.see(weights, -lower)
+        if self.n_rounds % _AVERAGE_EVERY == 0:
+            # The average of the weights often proves more than any one of them.
+            average = self.total_weights / self.n_rounds
+            self.weights.see(average, -self.problem.dual(average)[0])
+        return distortion
+
+
+def reduce_rank(
+    problem: Problem, relaxed: Array, *, clock: Clock, max_iter: int = 1000
+) -> Array:
+    """Return a matrix of the fantope of lower rank whose worst pair keeps as much.
+
+    With ``P = Q1 S Q1^T + Q2 Q2^T``, ``S`` holding the eigenvalues strictly between 0
+    and 1, any symmetric change of ``S`` that is orthogonal to the identity and to all
+    tight pairs leaves trace and worst pair as they are. One exists while the number of
+    tight pairs plus one is below ``s (s + 1) / 2``. It is followed until an eigenvalue
+    reaches 0 or 1, or another pair becomes tight.
+    """
+    if clock.is_over:
+        return relaxed
+    floor = float(_kept(problem, relaxed).min())
+    for _ in range(max_iter):
+        values, vectors = np.linalg.eigh(relaxed)
+        inside = (values > _INTEGRAL) & (values < 1.0 - _INTEGRAL)
+        frame, shares = vectors[:, inside], values[inside]
+        kept = _kept(problem, relaxed)
+        tight = np.flatnonzero(kept <= floor + _INTEGRAL)
+        size = shares.size
+        if tight.size + 1 >= size * (size + 1) // 2 or clock.is_over:
+            break
+        move = _free_move(problem, frame, shares, tight)
+        if move is None:
+            break
+        change = frame @ move @ frame.T
+        length = min(
+            _reach(shares, move),
+            _until_tight(kept - floor, _kept_change(problem, frame, move), tight),
+        )
+        if not math.isfinite(length):
+            break
+        relaxed = _tidied(relaxed + length * change)
+    return relaxed
+
+
+def _tidied(matrix: Array) -> Array:
+    """Return the matrix with eigenvalues that reached 0 or 1 exactly there."""
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0)
+    values = np.where(values < _INTEGRAL, 0.0, values)
+    values = np.where(values > 1.0 - _INTEGRAL, 1.0, values)
+    return np.asarray((vectors * values) @ vectors.T)
+
+
+def _kept(problem: Problem, matrix: Array) -> Array:
+    """Return the share that every pair keeps under a matrix of the fantope."""
+    return problem.retained(FractionalProjection.of(matrix).root)
+
+
+def _kept_change(problem: Problem, frame: Array, move: Array) -> Array:
+    """Return by how much a move changes the share that every pair keeps."""
+    values, vectors = np.linalg.eigh(move)
+    root = (frame @ vectors) * np.sqrt(np.abs(values))
+    up = problem.retained(root[:, values > 0.0])
+    down = problem.retained(root[:, values < 0.0])
+    return np.asarray(up - down)
+
+
+def _free_move(
+    problem: Problem, frame: Array, shares: Array, tight: Indices
+) -> Array | None:
+    """Return a symmetric change that alters neither the trace nor any tight pair."""
+    size = shares.size
+    rows, columns = np.triu_indices(size)
+    # Off-diagonal entries count twice in an inner product of symmetric matrices.
+    root = np.where(rows == columns, 1.0, math.sqrt(2.0))
+    pairs = problem.pairs(tight)
+    gaps = problem.coordinates[pairs[:, 0]] - problem.coordinates[pairs[:, 1]]
+    gaps /= np.linalg.norm(gaps, axis=1)[:, None]
+    images = gaps @ frame
+    normals = np.vstack(
+        [(rows == columns).astype(np.float64), images[:, rows] * images[:, columns]]
+    )
+    normals[1:] *= root
+    basis = np.linalg.qr(normals.T)[0]
+    # Pushing apart what is above and below one half drives eigenvalues to 0 and 1.
+    wish = np.where(rows == columns, (shares - 0.5)[rows], 0.0)
+    spread = np.random.default_rng(0).normal(size=wish.size)
+    for start in (wish + 1e-6 * spread, spread):
+        free = start.copy()
+        for _ in range(2):
+            free -= basis @ (basis.T @ free)
+        if np.linalg.norm(free) > 1e-7 * np.linalg.norm(start):
+            move = np.zeros((size, size))
+            move[rows, columns] = free / root
+            return np.asarray(move + np.triu(move, 1).T)
+    return None
+
+
+def _reach(shares: Array, move: Array) -> float:
+    """Return the largest ``t`` for which ``S + t move`` lies between 0 and I."""
+    low = move / np.sqrt(np.outer(shares, shares))
+    high = move / np.sqrt(np.outer(1.0 - shares, 1.0 - shares))
+    fall = -float(np.linalg.eigvalsh(low)[0])
+    rise = float(np.linalg.eigvalsh(high)[-1])
+    steepest = max(fall, rise)
+    return 1.0 / steepest if steepest > 0.0 else math.inf
+
+
+def _until_tight(slack: Array, change: Array, tight: Indices) -> float:
+    """Return the largest step before another pair becomes tight."""
+    falling = change < 0.0
+    falling[tight] = False
+    if not falling.any():
+        return math.inf
+    return float((slack[falling] / -change[falling]).min())

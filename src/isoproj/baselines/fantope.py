@@ -1,10 +1,8 @@
-"""Fair PCA on the fantope: multiplicative weights, then rank reduction.
+"""Matrices of the fantope and how they become projections.
 
 The fantope, ``0 <= P <= I`` with ``tr P = k``, is the convex hull of the projections to
-``k`` dimensions. Every pair is a "group" whose share kept is ``x^T P x``; the least
-favoured group is to do best. Multiplicative weights (Samadi et al. 2018, Tantipongpipat
-et al. 2019) answer weights with their top eigenvectors and average the answers; rank
-reduction then walks to a vertex of the face on which no tight pair changes.
+``k`` dimensions. A matrix of it is a fractional projection
+``P = sum_i p_i q_i q_i^T``; rounding it turns it into a basis.
 """
 
 from __future__ import annotations
@@ -15,44 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from isoproj.numerics.spectral import Array, Indices
-from isoproj.pairs.moments import Problem
-from isoproj.solvers.api import Clock, Monitor, Status, Step
 
-__all__ = [
-    "FantopeAverage",
-    "multiplicative_weights",
-    "project_on_fantope",
-    "reduce_rank",
-]
-
-_INTEGRAL = 1e-9
+__all__ = ["FractionalProjection", "project_on_fantope", "systematic_sample"]
 
 
 def project_on_fantope(matrix: Array, k: int) -> Array:
-    """Return the nearest matrix of the fantope.
-
-    Eigenvalues are shifted by one amount and clipped to [0, 1] so that they sum to
-    ``k``.
-
-    Parameters
-    ----------
-    matrix : ndarray of shape (n_dims, n_dims)
-        Symmetric.
-    k : int
-        Trace, at most ``n_dims``.
-
-    Returns
-    -------
-    ndarray of shape (n_dims, n_dims)
-        Symmetric, with eigenvalues in [0, 1] and trace ``k``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.baselines.fantope import project_on_fantope
-    >>> project_on_fantope(np.diag([2.0, 0.5, 0.5]), 2).diagonal().tolist()
-    [1.0, 0.5, 0.5]
-    """
+    """Return the matrix of the fantope nearest to a symmetric matrix."""
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0)
     return np.asarray((vectors * _shifted(values, k)) @ vectors.T)
 
@@ -71,262 +37,105 @@ def _shifted(values: Array, k: int) -> Array:
     return np.asarray(np.clip(values - (low + part * (high - low)), 0.0, 1.0))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FantopeAverage:
-    """What multiplicative weights found.
+@dataclass(frozen=True, slots=True, eq=False)
+class FractionalProjection:
+    """The eigenvalues ``p_i`` of a fantope matrix, largest first, and eigenvectors."""
 
-    Parameters
-    ----------
-    matrix : ndarray of shape (n_dims, n_dims)
-        Average of the answers, in the fantope.
-    basis : ndarray of shape (n_dims, k)
-        The answer whose worst pair keeps most.
-    weights : ndarray of shape (n_pairs,)
-        The weights of greatest dual value met, on the simplex.
-    n_iter : int
-        Rounds played.
-    status : Status
-        Why it stopped.
+    values: Array
+    vectors: Array
+
+    @staticmethod
+    def of(matrix: Array) -> FractionalProjection:
+        """Return the eigenvalues, clipped to [0, 1], and eigenvectors of a matrix."""
+        values, vectors = np.linalg.eigh(matrix)
+        return FractionalProjection(np.clip(values[::-1], 0.0, 1.0), vectors[:, ::-1])
+
+    @property
+    def root(self) -> Array:
+        """``F`` with ``F F^T = P``."""
+        return np.asarray(self.vectors * np.sqrt(self.values))
+
+    def leading(self, k: int) -> Array:
+        """Return the ``k`` leading eigenvectors: deterministic rounding.
+
+        Their distortion is at most ``deterministic_factor`` times that of ``P``.
+        """
+        return np.asarray(self.vectors[:, :k])
+
+    def deterministic_factor(self, k: int) -> float:
+        """Return ``1 / (1 - p_{k+1})``, the most that deterministic rounding loses.
+
+        For a direction ``x``, ``1 - x^T P x >= (1 - p_{k+1}) |dropped part of x|^2``.
+        The ``k + 1`` largest eigenvalues sum to at most ``k``, so the factor never
+        exceeds ``k + 1``.
+        """
+        dropped = float(self.values[k]) if k < self.values.size else 0.0
+        return math.inf if dropped >= 1.0 else 1.0 / (1.0 - dropped)
+
+    def heavy(self, slack: float) -> Array:
+        """Return every eigenvector with ``p_i >= slack / (1 + slack)``: bi-criteria.
+
+        There are at most ``k (1 + slack) / slack`` of them, and their distortion is at
+        most ``1 + slack`` times that of ``P``.
+        """
+        # An eigenvalue exactly at the threshold is kept whatever its last digits say.
+        count = int(np.count_nonzero(self.values >= slack / (1.0 + slack) - 1e-12))
+        return np.asarray(self.vectors[:, : max(1, count)])
+
+    def sampled(self, k: int, generator: np.random.RandomState) -> Array:
+        """Return ``k`` random eigenvectors ``V`` with ``E[V V^T] = P``."""
+        return np.asarray(self.vectors[:, systematic_sample(self.values, k, generator)])
+
+    def binned(self, k: int, generator: np.random.RandomState) -> Array:
+        """Return the complement of random mixtures of what ``P`` leaves out.
+
+        The eigenvectors of ``I - P`` are put in ``n_dims - k`` bins, each of total
+        eigenvalue at least 1/2. One vector per bin, the sum of ``+- sqrt(1 - p_i) q_i``
+        with random signs, scaled to length 1, is what the basis drops. Each dropped
+        vector sees at most twice the loss of ``P`` on average, so by a union bound the
+        best of a few draws is within a factor ``O(log n_pairs)`` of ``P``.
+        """
+        missing = 1.0 - self.values
+        n_bins = missing.size - k
+        signs = np.where(generator.uniform(size=missing.size) < 0.5, -1.0, 1.0)
+        weights = np.zeros((missing.size, n_bins))
+        weights[np.arange(missing.size), _bins(missing, n_bins)] = signs
+        weights *= np.sqrt(missing)[:, None]
+        dropped = self.vectors @ (weights / np.linalg.norm(weights, axis=0))
+        return np.asarray(np.linalg.qr(dropped, mode="complete")[0][:, n_bins:])
+
+
+def systematic_sample(
+    shares: Array, count: int, generator: np.random.RandomState
+) -> Indices:
+    """Draw ``count`` distinct items, item ``i`` with probability ``shares[i]``.
+
+    The shares lie in [0, 1] and sum to ``count``. Items in random order are laid end to
+    end on a line of length ``count``; a comb of unit spacing with a random offset picks
+    where it falls.
     """
+    order = generator.permutation(shares.size)
+    ends = np.cumsum(shares[order])
+    # The shares sum to count up to rounding; the comb must not fall off the end.
+    ends *= count / ends[-1]
+    comb = np.arange(count) + generator.uniform()
+    picked = np.searchsorted(ends, comb, side="right")
+    return np.sort(order[np.minimum(picked, shares.size - 1)])
 
-    matrix: Array
-    basis: Array
-    weights: Array
-    n_iter: int
-    status: Status
 
+def _bins(missing: Array, count: int) -> Indices:
+    """Return a bin number for each item so that every bin sums to at least 1/2.
 
-def multiplicative_weights(
-    problem: Problem,
-    *,
-    rate: float = 3.0,
-    max_iter: int = 500,
-    tol: float = 1e-3,
-    clock: Clock,
-    monitor: Monitor | None = None,
-) -> FantopeAverage:
-    """Return a near-optimal matrix of the fantope and near-optimal dual weights.
-
-    Parameters
-    ----------
-    problem : Problem
-        Pairs of points and the target dimension.
-    rate : float
-        Weights are multiplied by ``exp(-rate * share kept)`` each round.
-    max_iter : int
-        Most rounds.
-    tol : float
-        Relative gap between the average's value and the best dual value at which to
-        stop.
-    clock : Clock
-        Tells when time is over.
-    monitor : callable or None
-        Called with every ``Step``.
-
-    Returns
-    -------
-    FantopeAverage
-        ``CONVERGED`` when the gap was closed to ``tol``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.pairs.rule import prepare_pairs
-    >>> from isoproj.pairs.moments import pose
-    >>> from isoproj.solvers.api import Clock
-    >>> from isoproj.baselines.fantope import multiplicative_weights
-    >>> points, pairs = prepare_pairs(np.eye(4), rotate=True)
-    >>> found = multiplicative_weights(pose(points, pairs, 2), clock=Clock(None))
-    >>> round(float(found.matrix.trace()), 9)
-    2.0
+    Items are at most 1 and sum to ``count``. Filled from the largest, a bin closes at
+    1/2 and never exceeds 1, so at least ``count`` of them close; what is left over
+    joins the bins round robin.
     """
-    n, d = problem.n_pairs, problem.coordinates.shape[1]
-    logs, total_kept = np.zeros(n), np.zeros(n)
-    total, total_weights = np.zeros((d, d)), np.zeros(n)
-    best, best_weights = -math.inf, np.full(n, 1.0 / n)
-    most, best_basis = -math.inf, np.empty((d, 0))
-    status = Status.MAX_ITER
-    for iteration in range(1, max_iter + 1):
-        weights = np.exp(logs - logs.max())
-        weights /= weights.sum()
-        lower, basis = problem.dual(weights)
-        kept = problem.retained(basis)
-        total += basis @ basis.T
-        total_kept += kept
-        total_weights += weights
-        if kept.min() > most:
-            most, best_basis = float(kept.min()), basis
-        if iteration % 10 == 0:
-            # The average of the weights often proves more than any one of them.
-            average = total_weights / iteration
-            lower, weights = max(
-                (lower, weights), (problem.dual(average)[0], average), key=_first
-            )
-        if lower > best:
-            best, best_weights = lower, weights
-        relaxed = 1.0 - float(total_kept.min()) / iteration
-        if monitor is not None:
-            monitor(
-                Step(
-                    iteration=iteration,
-                    distortion=1.0 - float(kept.min()),
-                    lower_bound=best,
-                    seconds=clock.seconds,
-                    relaxed=relaxed,
-                )
-            )
-        if relaxed - best <= tol * best:
-            status = Status.CONVERGED
-            break
-        if clock.is_over:
-            status = Status.TIME_LIMIT
-            break
-        logs -= rate * kept
-    return FantopeAverage(
-        matrix=total / iteration,
-        basis=best_basis,
-        weights=best_weights,
-        n_iter=iteration,
-        status=status,
-    )
-
-
-def _first(pair: tuple[float, Array]) -> float:
-    return pair[0]
-
-
-def reduce_rank(
-    problem: Problem, relaxed: Array, *, clock: Clock, max_iter: int = 1000
-) -> Array:
-    """Return a matrix of the fantope of lower rank whose worst pair keeps as much.
-
-    With ``P = Q1 S Q1^T + Q2 Q2^T``, ``S`` holding the eigenvalues strictly between 0
-    and 1, any symmetric change of ``S`` that is orthogonal to the identity and to all
-    tight pairs leaves trace and worst pair as they are. One exists while the number of
-    tight pairs plus one is below ``s (s + 1) / 2``. It is followed until an eigenvalue
-    reaches 0 or 1, or another pair becomes tight.
-
-    Parameters
-    ----------
-    problem : Problem
-        Pairs of points.
-    relaxed : ndarray of shape (n_dims, n_dims)
-        Matrix of the fantope.
-    clock : Clock
-        Tells when time is over; the matrix so far is as good as the first.
-    max_iter : int
-        Most moves.
-
-    Returns
-    -------
-    ndarray of shape (n_dims, n_dims)
-        With at most about ``sqrt(2 m)`` eigenvalues strictly inside (0, 1) for ``m``
-        tight pairs.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.pairs.rule import prepare_pairs
-    >>> from isoproj.pairs.moments import pose
-    >>> from isoproj.solvers.api import Clock
-    >>> from isoproj.baselines.fantope import reduce_rank
-    >>> points, pairs = prepare_pairs(np.eye(4), rotate=True)
-    >>> listed = pose(points, pairs, 1)
-    >>> reduced = reduce_rank(listed, np.eye(3) / 3, clock=Clock(None))
-    >>> round(float(reduced.trace()), 9)
-    1.0
-    """
-    floor = float(_kept(problem, relaxed).min())
-    for _ in range(max_iter):
-        values, vectors = np.linalg.eigh(relaxed)
-        inside = (values > _INTEGRAL) & (values < 1.0 - _INTEGRAL)
-        frame, shares = vectors[:, inside], values[inside]
-        kept = _kept(problem, relaxed)
-        tight = np.flatnonzero(kept <= floor + _INTEGRAL)
-        size = shares.size
-        if tight.size + 1 >= size * (size + 1) // 2 or clock.is_over:
-            break
-        move = _free_move(problem, frame, shares, tight)
-        if move is None:
-            break
-        change = frame @ move @ frame.T
-        length = min(
-            _reach(shares, move),
-            _patience(kept - floor, _kept_change(problem, frame, move), tight),
-        )
-        if not math.isfinite(length):
-            break
-        relaxed = _tidied(relaxed + length * change)
-    return relaxed
-
-
-def _tidied(matrix: Array) -> Array:
-    """Return the matrix with eigenvalues that reached 0 or 1 exactly there."""
-    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0)
-    values = np.where(values < _INTEGRAL, 0.0, values)
-    values = np.where(values > 1.0 - _INTEGRAL, 1.0, values)
-    return np.asarray((vectors * values) @ vectors.T)
-
-
-def _kept(problem: Problem, matrix: Array) -> Array:
-    values, vectors = np.linalg.eigh(matrix)
-    return problem.retained(vectors * np.sqrt(np.maximum(values, 0.0)))
-
-
-def _kept_change(problem: Problem, frame: Array, move: Array) -> Array:
-    """Return what a move changes for every pair, as a difference of two maps."""
-    values, vectors = np.linalg.eigh(move)
-    root = (frame @ vectors) * np.sqrt(np.abs(values))
-    up = problem.retained(root[:, values > 0.0])
-    down = problem.retained(root[:, values < 0.0])
-    return np.asarray(up - down)
-
-
-def _free_move(
-    problem: Problem, frame: Array, shares: Array, tight: Indices
-) -> Array | None:
-    """Return a symmetric change that no tight pair and not the trace notices."""
-    size = shares.size
-    rows, columns = np.triu_indices(size)
-    # Off-diagonal entries count twice in an inner product of symmetric matrices.
-    root = np.where(rows == columns, 1.0, math.sqrt(2.0))
-    pairs = problem.pairs(tight)
-    gaps = problem.coordinates[pairs[:, 0]] - problem.coordinates[pairs[:, 1]]
-    gaps /= np.linalg.norm(gaps, axis=1)[:, None]
-    images = gaps @ frame
-    normals = np.vstack(
-        [(rows == columns).astype(np.float64), images[:, rows] * images[:, columns]]
-    )
-    normals[1:] *= root
-    basis = np.linalg.qr(normals.T)[0]
-    # Pushing apart what is above and below one half drives eigenvalues to 0 and 1.
-    wish = np.where(rows == columns, (shares - 0.5)[rows], 0.0)
-    spread = np.random.default_rng(0).normal(size=wish.size)
-    for start in (wish + 1e-6 * spread, spread):
-        free = start.copy()
-        for _ in range(2):
-            free -= basis @ (basis.T @ free)
-        if np.linalg.norm(free) > 1e-7 * np.linalg.norm(start):
-            move = np.zeros((size, size))
-            move[rows, columns] = free / root
-            return np.asarray(move + np.triu(move, 1).T)
-    return None
-
-
-def _reach(shares: Array, move: Array) -> float:
-    """Return how far ``S + t move`` stays between 0 and I."""
-    low = move / np.sqrt(np.outer(shares, shares))
-    high = move / np.sqrt(np.outer(1.0 - shares, 1.0 - shares))
-    fall = -float(np.linalg.eigvalsh(low)[0])
-    rise = float(np.linalg.eigvalsh(high)[-1])
-    steepest = max(fall, rise)
-    return 1.0 / steepest if steepest > 0.0 else math.inf
-
-
-def _patience(slack: Array, change: Array, tight: Indices) -> float:
-    """Return how far until a pair that is not tight becomes so."""
-    falling = change < 0.0
-    falling[tight] = False
-    if not falling.any():
-        return math.inf
-    return float((slack[falling] / -change[falling]).min())
+    bins = np.empty(missing.size, dtype=np.intp)
+    current, filled = 0, 0.0
+    for item in np.argsort(-missing, kind="stable"):
+        bins[item] = current
+        filled += float(missing[item])
+        # Rounding may leave an exact half a digit short.
+        if filled >= 0.5 - 1e-9:
+            current, filled = current + 1, 0.0
+    return np.asarray(bins % count)

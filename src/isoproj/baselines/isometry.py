@@ -1,10 +1,10 @@
-"""Two-sided near-isometries by alternating directions: NuMax and its successors.
+"""What two-sided near-isometries share: NuMax, NILE-Pro and FroMax.
 
 All of them look for a matrix ``P = F F^T`` whose quadratic forms ``x^T P x`` stay near
-1 for every unit direction ``x``, and split it three ways: a matrix that is simple
-(``P``), one that fits (``L``), and the forms themselves (``q = A(L)``). The fit is a
-least-squares problem in ``n_dims^2`` unknowns, solved exactly through the Gram matrix
-``(x_i . x_j)^2`` of the working set, which is factorised once.
+1 for every unit direction ``x``. NuMax and NILE-Pro split it three ways: a matrix that
+is simple (``P``), one that fits (``L``), and the forms themselves (``q = A(L)``). The
+fit is a least-squares problem in ``n_dims^2`` unknowns, solved exactly through the Gram
+matrix ``(x_i . x_j)^2`` of the working set, which is factorised once.
 """
 
 from __future__ import annotations
@@ -15,84 +15,62 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
-from isoproj.numerics.spectral import Array, Indices
-from isoproj.pairs.extremes import PairPool, quadratic_values
-from isoproj.pairs.points import Points
-from isoproj.pairs.rule import PairSet
+from isoproj.baselines.rounds import union
+from isoproj.numerics.spectral import Array, Indices, top_eigenpairs
+from isoproj.pairs.extremes import Extremes, PairPool, quadratic_values
 from isoproj.solvers.api import Clock
 
 __all__ = [
+    "LONG_STEP",
     "Fit",
-    "IsometryState",
-    "alternate",
-    "best_scale",
+    "Splitting",
+    "balanced",
     "clip_to_band",
-    "largest_deviation_prox",
     "matrix_root",
-    "rank_limit",
-    "soft_threshold",
-    "start_state",
+    "outside_band",
+    "principal_start",
 ]
 
-MatrixProx = Callable[[Array], Array]
-ValuesProx = Callable[[Array], Array]
+# Multiplier step with which alternating directions converge, below the golden ratio.
+LONG_STEP = 1.6
+# Steps between two looks at the residuals.
+_LOOK = 5
 
 
-def best_scale(points: Points, pairs: PairSet, factor: Array) -> float:
-    """Return the factor that makes a map's largest loss equal its largest gain.
+def balanced(factor: Array, ends: Extremes) -> tuple[Array, float]:
+    """Return a map scaled so that its largest loss equals its largest gain, and that.
 
-    With squared-length ratios between ``a`` and ``b`` it is ``sqrt(2 / (a + b))``,
-    and the two-sided constant becomes ``(b - a) / (b + a)``.
-
-    Parameters
-    ----------
-    points : Points
-        Geometry in span coordinates.
-    pairs : PairSet
-        The pairs that count.
-    factor : ndarray of shape (n_dims, k)
-        The map in span coordinates.
-
-    Returns
-    -------
-    float
-        Positive; 1 for a map that keeps nothing at all.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.pairs.rule import prepare_pairs
-    >>> from isoproj.baselines.isometry import best_scale
-    >>> points, pairs = prepare_pairs(np.eye(3), rotate=False)
-    >>> round(best_scale(points, pairs, 2.0 * np.eye(3)), 12)
-    0.5
+    With squared-length ratios between ``a`` and ``b`` the scale is
+    ``sqrt(2 / (a + b))``, and loss and gain become ``(b - a) / (b + a)``; for a map
+    that keeps nothing at all they are infinite.
     """
-    ends = PairPool(points, pairs).extremes(factor, n_low=1, n_high=1)
-    total = float(ends.low[0] + ends.high[0])
-    return float(np.sqrt(2.0 / total)) if total > 0.0 else 1.0
+    low, high = float(ends.low[0]), float(ends.high[0])
+    if high <= 0.0:
+        return factor, np.inf
+    return factor * np.sqrt(2.0 / (high + low)), (high - low) / (high + low)
+
+
+def principal_start(
+    pool: PairPool, k: int, *, n_low: int, n_high: int
+) -> tuple[Array, Extremes]:
+    """Return the principal directions of all pairs, and what they do to the pairs."""
+    basis = top_eigenpairs(pool.uniform_moment(), k)[1]
+    return basis, pool.extremes(basis, n_low=n_low, n_high=n_high)
+
+
+def outside_band(ends: Extremes, delta: float) -> Indices:
+    """Return the pairs whose squared length leaves ``1 +- delta``."""
+    return union(
+        ends.low_pairs[ends.low < 1.0 - delta],
+        ends.high_pairs[ends.high > 1.0 + delta],
+    )
 
 
 def matrix_root(matrix: Array, *, rank: int | None = None) -> Array:
-    """Return ``F`` with ``F F^T`` the positive part of ``matrix``, widest first.
+    """Return ``F`` with ``F F^T`` the positive part of a symmetric matrix.
 
-    Parameters
-    ----------
-    matrix : ndarray of shape (n_dims, n_dims)
-        Symmetric.
-    rank : int or None
-        How many columns to return; None means one per positive eigenvalue.
-
-    Returns
-    -------
-    ndarray of shape (n_dims, rank)
-        Orthogonal columns; at least one.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.baselines.isometry import matrix_root
-    >>> abs(matrix_root(np.diag([4.0, 0.0]))).tolist()
-    [[2.0], [0.0]]
+    The columns are orthogonal, widest first; ``rank`` says how many, None means one per
+    positive eigenvalue and at least one.
     """
     values, vectors = np.linalg.eigh(matrix)
     values, vectors = values[::-1], vectors[:, ::-1]
@@ -103,105 +81,19 @@ def matrix_root(matrix: Array, *, rank: int | None = None) -> Array:
     return np.asarray(vectors[:, :rank] * np.sqrt(np.maximum(values[:rank], 0.0)))
 
 
-def soft_threshold(matrix: Array, amount: float) -> Array:
-    """Return the proximal point of ``amount * trace`` over semidefinite matrices.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.baselines.isometry import soft_threshold
-    >>> soft_threshold(np.diag([3.0, 1.0]), 2.0).tolist()
-    [[1.0, 0.0], [0.0, 0.0]]
-    """
-    values, vectors = np.linalg.eigh(matrix)
-    kept = values > amount
-    return np.asarray((vectors[:, kept] * (values[kept] - amount)) @ vectors[:, kept].T)
-
-
-def rank_limit(matrix: Array, k: int) -> Array:
-    """Return the nearest semidefinite matrix of rank at most ``k``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.baselines.isometry import rank_limit
-    >>> rank_limit(np.diag([4.0, 1.0, -2.0]), 1).diagonal().tolist()
-    [4.0, 0.0, 0.0]
-    """
-    root = matrix_root(matrix, rank=min(k, matrix.shape[0]))
-    return np.asarray(root @ root.T)
-
-
 def clip_to_band(values: Array, delta: float, signs: Array | None) -> Array:
-    """Return the nearest forms within the band around 1, one-sided where signed.
+    """Return the nearest forms within the band around 1, shape (m,).
 
-    Parameters
-    ----------
-    values : ndarray of shape (m,)
-        Quadratic forms.
-    delta : float
-        Half the width of the band.
-    signs : ndarray of shape (m,) or None
-        +1 bounds a form from above only, -1 from below only; None bounds both sides.
-
-    Returns
-    -------
-    ndarray of shape (m,)
-        The projections.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.baselines.isometry import clip_to_band
-    >>> clip_to_band(np.array([0.25, 3.0]), 0.5, None).tolist()
-    [0.5, 1.5]
-    >>> clip_to_band(np.array([0.25, 3.0]), 0.5, np.array([1.0, -1.0])).tolist()
-    [0.25, 3.0]
+    A sign of +1 bounds a form from above only, -1 from below only; None bounds all
+    forms on both sides.
     """
     if signs is None:
         return np.asarray(1.0 + np.clip(values - 1.0, -delta, delta))
     return np.asarray(1.0 + signs * np.minimum(delta, signs * (values - 1.0)))
 
 
-def largest_deviation_prox(values: Array, amount: float) -> Array:
-    """Return the proximal point of ``amount * max |q - 1|``.
-
-    By Moreau's decomposition it is ``1 + v`` minus the projection of ``v = values - 1``
-    on the l1 ball of radius ``amount``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.baselines.isometry import largest_deviation_prox
-    >>> largest_deviation_prox(np.array([1.0, 3.0, 0.0]), 0.5).tolist()
-    [1.0, 2.5, 0.0]
-    """
-    deviation = values - 1.0
-    sizes = np.abs(deviation)
-    if sizes.sum() <= amount:
-        return np.ones_like(values)
-    descending = np.sort(sizes)[::-1]
-    levels = (np.cumsum(descending) - amount) / np.arange(1, sizes.size + 1)
-    level = float(levels[np.flatnonzero(descending > levels)[-1]])
-    return np.asarray(1.0 + np.sign(deviation) * np.minimum(sizes, level))
-
-
 class Fit:
-    """Least squares for the matrix that fits forms and stays near another.
-
-    Parameters
-    ----------
-    directions : ndarray of shape (m, n_dims)
-        Unit rows.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.baselines.isometry import Fit
-    >>> fit = Fit(np.array([[1.0, 0.0]]))
-    >>> fit.solve(np.zeros((2, 2)), np.ones(1)).round(9).tolist()
-    [[0.5, 0.0], [0.0, 0.0]]
-    """
+    """Least squares for the matrix that fits forms and stays near another matrix."""
 
     def __init__(self, directions: Array) -> None:
         self.directions = directions
@@ -210,30 +102,28 @@ class Fit:
         gram[np.diag_indices_from(gram)] += 1.0
         self._factor = scipy.linalg.cho_factor(gram, check_finite=False)
 
+    def forms(self, matrix: Array) -> Array:
+        """Return ``A(L)``, the quadratic form of every direction."""
+        return quadratic_values(self.directions, matrix)
+
     def solve(self, base: Array, target: Array) -> Array:
         """Return ``argmin |A(L) - target|^2 + |L - base|^2``."""
-        short = target - quadratic_values(self.directions, base)
+        short = target - self.forms(base)
         pull = scipy.linalg.cho_solve(self._factor, short, check_finite=False)
         return np.asarray(base + (self.directions.T * pull) @ self.directions)
 
 
 @dataclass(slots=True, eq=False)
-class IsometryState:
-    """Where an alternating solve stands; a later working set goes on from it.
+class Splitting:
+    """The iterate of alternating directions on one working set of pairs.
 
-    Parameters
-    ----------
-    pairs : ndarray of shape (m, 2)
-        Working set.
-    simple, fitted, matrix_dual : ndarray of shape (n_dims, n_dims)
-        ``P``, ``L`` and the multiplier of ``P = L``.
-    values, values_dual : ndarray of shape (m,)
-        ``q`` and the multiplier of ``q = A(L)``.
-    n_iter : int
-        Steps taken so far.
+    ``simple``, ``fitted`` and ``matrix_dual`` are ``P``, ``L`` and the multiplier of
+    ``P = L``; ``values`` and ``values_dual`` are ``q`` and the multiplier of
+    ``q = A(L)``, one entry per pair.
     """
 
     pairs: Indices
+    fit: Fit
     simple: Array
     fitted: Array
     matrix_dual: Array
@@ -241,112 +131,70 @@ class IsometryState:
     values_dual: Array
     n_iter: int = 0
 
-    def on(self, pairs: Indices, n_points: int, directions: Array) -> IsometryState:
-        """Return the state on another working set; new pairs start without a pull."""
-        old = self.pairs[:, 0] * n_points + self.pairs[:, 1]
-        new = pairs[:, 0] * n_points + pairs[:, 1]
+    @staticmethod
+    def start(pool: PairPool, pairs: Indices, matrix: Array) -> Splitting:
+        """Return the splitting that starts from a matrix, with multipliers of zero."""
+        fit = Fit(pool.directions(pairs))
+        values = fit.forms(matrix)
+        zeros = np.zeros_like(matrix), np.zeros_like(values)
+        return Splitting(pairs, fit, matrix, matrix, zeros[0], values, zeros[1])
+
+    def on(self, pool: PairPool, pairs: Indices) -> Splitting:
+        """Return the splitting on other pairs; new pairs get a multiplier of zero."""
+        if np.array_equal(pairs, self.pairs):
+            return self
+        n = pool.points.n_points
+        old, new = (codes[:, 0] * n + codes[:, 1] for codes in (self.pairs, pairs))
         order = np.argsort(old)
-        where = np.minimum(np.searchsorted(old, new, sorter=order), old.size - 1)
-        known = old[order[where]] == new
-        values = quadratic_values(directions, self.fitted)
-        duals = np.where(known, self.values_dual[order[where]], 0.0)
-        values = np.where(known, self.values[order[where]], values)
-        return IsometryState(
+        at = np.minimum(np.searchsorted(old, new, sorter=order), old.size - 1)
+        known = old[order[at]] == new
+        fit = Fit(pool.directions(pairs))
+        return Splitting(
             pairs,
+            fit,
             self.simple,
             self.fitted,
             self.matrix_dual,
-            values,
-            duals,
+            np.where(known, self.values[order[at]], fit.forms(self.fitted)),
+            np.where(known, self.values_dual[order[at]], 0.0),
             self.n_iter,
         )
 
+    def alternate(
+        self,
+        matrix_prox: Callable[[Array], Array],
+        values_prox: Callable[[Array], Array],
+        *,
+        max_iter: int,
+        tol: float,
+        clock: Clock,
+        step: float,
+    ) -> bool:
+        """Take steps until both relative residuals are below ``tol``.
 
-def start_state(pool: PairPool, pairs: Indices, matrix: Array) -> IsometryState:
-    """Return a state that starts from a matrix, without any pull yet.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.pairs.rule import prepare_pairs
-    >>> from isoproj.pairs.extremes import PairPool
-    >>> from isoproj.baselines.isometry import start_state
-    >>> points, pairs = prepare_pairs(np.eye(3), rotate=True)
-    >>> start_state(PairPool(points, pairs), np.array([[0, 1]]), np.eye(2)).n_iter
-    0
-    """
-    values = quadratic_values(pool.directions(pairs), matrix)
-    return IsometryState(
-        pairs, matrix, matrix, np.zeros_like(matrix), values, np.zeros_like(values)
-    )
-
-
-def alternate(
-    state: IsometryState,
-    fit: Fit,
-    matrix_prox: MatrixProx,
-    values_prox: ValuesProx,
-    *,
-    max_iter: int,
-    tol: float,
-    clock: Clock,
-    step: float = 1.6,
-) -> bool:
-    """Run the alternating directions on one working set, changing ``state``.
-
-    Parameters
-    ----------
-    state : IsometryState
-        Where to start; changed.
-    fit : Fit
-        Least squares over the working set.
-    matrix_prox, values_prox : callable
-        Proximal maps of what is asked of the matrix and of the forms.
-    max_iter : int
-        Most steps.
-    tol : float
-        Relative size of both residuals ``P - L`` and ``q - A(L)`` at which to stop.
-    clock : Clock
-        Tells when time is over.
-    step : float
-        Multiplier step, below 1.618.
-
-    Returns
-    -------
-    bool
-        Whether ``tol`` was reached.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.solvers.api import Clock
-    >>> from isoproj.baselines.isometry import Fit, IsometryState, alternate
-    >>> none, zeros = np.zeros((1, 2), int), np.zeros((3, 1, 1))
-    >>> state = IsometryState(none, *zeros, *np.zeros((2, 1)))
-    >>> alternate(state, Fit(np.eye(1)), lambda m: m, lambda v: np.ones(1),
-    ...           max_iter=100, tol=1e-6, clock=Clock(None))
-    True
-    >>> round(float(state.simple[0, 0]), 4)
-    1.0
-    """
-    for iteration in range(1, max_iter + 1):
-        state.simple = matrix_prox(state.fitted - state.matrix_dual)
-        forms = quadratic_values(fit.directions, state.fitted)
-        state.values = values_prox(forms + state.values_dual)
-        state.fitted = fit.solve(
-            state.simple + state.matrix_dual, state.values - state.values_dual
-        )
-        forms = quadratic_values(fit.directions, state.fitted)
-        state.matrix_dual = state.matrix_dual - step * (state.fitted - state.simple)
-        state.values_dual = state.values_dual - step * (state.values - forms)
-        state.n_iter += 1
-        if iteration % 5 == 0 or iteration == max_iter:
-            apart = max(_apart(state.simple, state.fitted), _apart(state.values, forms))
-            if apart < tol:
+        The two callables are the proximal maps of what is asked of the matrix and of
+        the forms. Returns whether ``tol`` was reached.
+        """
+        for iteration in range(1, max_iter + 1):
+            self.simple = matrix_prox(self.fitted - self.matrix_dual)
+            self.values = values_prox(self.fit.forms(self.fitted) + self.values_dual)
+            self.fitted = self.fit.solve(
+                self.simple + self.matrix_dual, self.values - self.values_dual
+            )
+            forms = self.fit.forms(self.fitted)
+            self.matrix_dual = self.matrix_dual - step * (self.fitted - self.simple)
+            self.values_dual = self.values_dual - step * (self.values - forms)
+            self.n_iter += 1
+            is_due = iteration % _LOOK == 0 or iteration == max_iter
+            if is_due and self._residual(forms) < tol:
                 return True
             if clock.is_over:
                 return False
-    return False
+        return False
+
+    def _residual(self, forms: Array) -> float:
+        """Return the larger relative residual of ``P = L`` and ``q = A(L)``."""
+        return max(_apart(self.simple, self.fitted), _apart(self.values, forms))
 
 
 def _apart(first: Array, second: Array) -> float:

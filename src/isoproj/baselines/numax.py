@@ -1,4 +1,7 @@
-"""NuMax: the fewest dimensions for a given two-sided tolerance."""
+"""NuMax: the fewest dimensions for a given two-sided tolerance.
+
+``min tr P`` over ``P >= 0`` with ``|x^T P x - 1| <= delta`` for every direction ``x``.
+"""
 
 from __future__ import annotations
 
@@ -13,34 +16,48 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from isoproj.baselines.base import Baseline, Found, Task, check_fraction
-from isoproj.baselines.isometry import best_scale
-from isoproj.baselines.numax_solver import NearIsometry, solve_numax
+from isoproj.baselines.isometry import (
+    LONG_STEP,
+    Splitting,
+    balanced,
+    clip_to_band,
+    matrix_root,
+    outside_band,
+)
+from isoproj.baselines.rounds import Rounds, union
 from isoproj.estimators.base import check_positive
-from isoproj.pairs.extremes import PairPool
+from isoproj.numerics.spectral import Array, Indices
+from isoproj.pairs.extremes import Extremes, PairPool
 from isoproj.solvers.api import Clock, Status
 
-__all__ = ["NuMax"]
+__all__ = ["NuMax", "soft_threshold"]
+
+# The band is narrowed by this share while solving, so that all pairs end inside it.
+_MARGIN = 2e-3
+# Pairs drawn for the first working set, and the most working sets.
+_N_START = 500
+_MAX_ROUNDS = 50
 
 
 class NuMax(Baseline):
     """NuMax: a near-isometry of few dimensions for a tolerance ``delta``.
 
-    After Hegde, Sankaranarayanan, Yin and Baraniuk (IEEE TSP 63, 2015), from the
-    formulas of their published code: the least trace of ``P`` with
-    ``|x^T P x - 1| <= delta`` for all pair directions, by alternating directions
-    with column generation. The rank is an output. Not orthonormal: it stretches.
-    Here the inner least squares are solved exactly (theirs: ten steps of conjugate
-    gradients), and the band is narrowed by 0.2 per cent so that all pairs end inside.
+    NuMax finds the least trace of ``P`` with ``|x^T P x - 1| <= delta`` for all pair
+    directions, by alternating directions with column generation. The number of
+    dimensions is an output. The map is not orthonormal: it may stretch. The formulas
+    are those of the code that the authors published, with two changes: the inner least
+    squares are solved exactly instead of by ten steps of conjugate gradients, and the
+    band is narrowed by 0.2 per cent while solving, so that all pairs end inside.
 
     Parameters
     ----------
     delta : float, default=0.4
         Every squared length is to stay within ``1 +- delta`` of itself.
     n_components : int or None, default=None
-        None leaves the dimension to ``delta``. A number instead searches, by
-        bisection, for the least ``delta`` that as few dimensions reach. From some
-        ``delta`` on the rank falls no further; below it the leading rows are kept,
-        scaled to balance loss and gain, with a warning.
+        None leaves the dimension to ``delta``. With a number, ``fit`` searches by
+        bisection for the least ``delta`` that this number of dimensions reaches. Where
+        no ``delta`` is reached, the leading rows are kept, scaled so that the largest
+        loss equals the largest gain, with a warning.
     labelled : bool, default=False
         Whether ``fit`` takes class labels: pairs of one class may then shrink freely
         and pairs of two classes may grow freely.
@@ -62,9 +79,9 @@ class NuMax(Baseline):
     components_ : ndarray of shape (n_components_, n_features_in_)
         The map; its rows are orthogonal, not of length 1.
     distortion_ : float
-        What the worst of all pairs that count loses; exact.
+        Largest share of squared length that a pair loses; exact.
     stretch_ : float
-        What the most stretched pair gains.
+        Largest share of squared length that a pair gains; exact.
     worst_pairs_ : ndarray of shape (m, 2)
         Row numbers of the pairs that lose most, worst first.
     delta_ : float
@@ -75,6 +92,15 @@ class NuMax(Baseline):
         Why the search stopped.
     n_iter_, n_components_, n_features_in_ : int
         Iterations, dimensions kept, features seen.
+
+    See Also
+    --------
+    NILEPro : Least deviation from an isometry, of given dimension.
+    FroMax : Least norm within a band, of given dimension.
+
+    References
+    ----------
+    Hegde, Sankaranarayanan, Yin and Baraniuk. IEEE TSP 63, 2015.
 
     Examples
     --------
@@ -101,49 +127,59 @@ class NuMax(Baseline):
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ) -> None:
+        super().__init__(
+            n_components,
+            pairs=pairs,
+            time_limit=time_limit,
+            random_state=random_state,
+            verbose=verbose,
+        )
         self.delta = delta
-        self.n_components = n_components
         self.labelled = labelled
         self.max_iter = max_iter
         self.tol = tol
-        self.pairs = pairs
-        self.time_limit = time_limit
-        self.random_state = random_state
-        self.verbose = verbose
 
     def _check_parameters(self) -> None:
         check_fraction("delta", self.delta)
         check_positive("max_iter", self.max_iter, integral=True)
 
     def _search(self, task: Task) -> Found:
-        pool = PairPool(task.points, task.pairs, self._labels(task))
-        clock = Clock(self.time_limit)
+        pool = task.pool(self._labels(task))
 
-        def solve(delta: float) -> NearIsometry:
-            return solve_numax(
-                pool,
-                delta,
-                generator=task.generator,
-                tol=self.tol,
-                max_iter=int(self.max_iter),
-                clock=clock,
-                monitor=task.monitor,
-            )
+        def solve(delta: float) -> Found:
+            return self._solve(task, pool, delta)
 
         if self.n_components is None:
-            delta, found = float(self.delta), solve(float(self.delta))
-        else:
-            delta, found = _least_delta(solve, int(self.n_components), clock)
-            found = _cut(task, found, int(self.n_components))
+            return solve(float(self.delta))
+        return _cut(task, _least_delta(solve, self._k, task.clock), self._k)
+
+    def _solve(self, task: Task, pool: PairPool, delta: float) -> Found:
+        """Return the map of least trace that keeps every pair within ``delta``."""
+        bands = _Bands(
+            pool,
+            delta,
+            pairs=pool.sample(_N_START, task.generator),
+            max_iter=int(self.max_iter),
+            tol=self.tol,
+            clock=task.clock,
+        )
+        status = bands.run(
+            pool,
+            max_rounds=_MAX_ROUNDS,
+            clock=task.clock,
+            monitor=task.monitor,
+            exhausted=Status.MAX_ITER,
+        )
         return Found(
-            columns=found.factor,
+            columns=bands.factor,
             is_orthonormal=False,
-            n_iter=found.n_iter,
-            status=found.status,
-            extras={"delta_": delta, "n_working_": found.n_working},
+            n_iter=bands.splitting.n_iter,
+            status=status,
+            extras={"delta_": delta, "n_working_": bands.pairs.shape[0]},
         )
 
     def _labels(self, task: Task) -> NDArray[np.intp] | None:
+        """Return class numbers of all points, or None without labels."""
         if not self.labelled:
             return None
         if task.labels is None:
@@ -161,38 +197,113 @@ class NuMax(Baseline):
         return codes
 
 
-def _least_delta(
-    solve: Callable[[float], NearIsometry], k: int, clock: Clock
-) -> tuple[float, NearIsometry]:
-    """Return the least tolerance, to about 1 per cent, that ``k`` dimensions reach.
+class _Bands(Rounds):
+    """Least trace with every form in a band, by alternating directions.
 
-    It is NaN, and the map has more than ``k`` columns, where there is none.
+    Pairs outside the working set that leave the band join, pairs well inside leave,
+    until the band holds for all pairs.
+    """
+
+    n_low = n_high = 500
+
+    def __init__(
+        self,
+        pool: PairPool,
+        delta: float,
+        *,
+        pairs: Indices,
+        max_iter: int,
+        tol: float,
+        clock: Clock,
+    ) -> None:
+        self.pool, self.delta = pool, delta
+        self.max_iter, self.tol, self.clock = max_iter, tol, clock
+        self.splitting = Splitting.start(pool, pairs, np.eye(pool.n_dims))
+        self.pairs = pairs
+
+    def propose(self) -> Array:
+        """Return the root of the matrix of least trace on the working set."""
+        inner, signs = self.delta * (1.0 - _MARGIN), self._signs()
+        self.splitting.alternate(
+            lambda matrix: soft_threshold(matrix, 1.0),
+            lambda values: clip_to_band(values, inner, signs),
+            max_iter=self.max_iter,
+            tol=self.tol,
+            clock=self.clock,
+            step=LONG_STEP,
+        )
+        self.factor = matrix_root(self.splitting.simple)
+        return self.factor
+
+    def judge(self, factor: Array, ends: Extremes) -> Status | None:  # noqa: ARG002
+        """Return ``CONVERGED`` when the band holds for all pairs."""
+        self.distortion = 1.0 - float(ends.low[0]) if ends.low.size else 0.0
+        self.outside = outside_band(ends, self.delta)
+        return None if self.outside.shape[0] else Status.CONVERGED
+
+    def respond(self, ends: Extremes) -> None:  # noqa: ARG002
+        """Take in the pairs outside the band and drop those well inside."""
+        if union(self.pairs, self.outside).shape[0] == self.pairs.shape[0]:
+            # All of them are known: what is missing is accuracy.
+            self.tol = max(self.tol / 4.0, 1e-9)
+        self.pairs = union(self.pairs[self._is_tight()], self.outside)
+        self.splitting = self.splitting.on(self.pool, self.pairs)
+
+    def _signs(self) -> Array | None:
+        """Return on which side each pair is bounded: +1 above, -1 below."""
+        if self.pool.labels is None:
+            return None
+        same = np.equal(*self.pool.labels[self.pairs].T)
+        return np.where(same, 1.0, -1.0)
+
+    def _is_tight(self) -> NDArray[np.bool_]:
+        """Return which pairs are near the band's edge or have a multiplier."""
+        off = np.abs(self.splitting.values - 1.0)
+        near = np.abs(off - self.delta) < self.delta / 100.0
+        return np.asarray(near | (np.abs(self.splitting.values_dual) > 1e-9))
+
+
+def soft_threshold(matrix: Array, amount: float) -> Array:
+    """Return the proximal point of ``amount * trace`` over semidefinite matrices."""
+    values, vectors = np.linalg.eigh(matrix)
+    kept = values > amount
+    return np.asarray((vectors[:, kept] * (values[kept] - amount)) @ vectors[:, kept].T)
+
+
+def _least_delta(solve: Callable[[float], Found], k: int, clock: Clock) -> Found:
+    """Return the map of the least tolerance, to about 1 %, that ``k`` columns reach.
+
+    Where no tolerance is reached, the map has more than ``k`` columns and its
+    ``delta_`` is NaN.
     """
     # Where only the lower edge of the band binds, another delta rescales the same map.
     low, high = 0.0, 0.9
     best = solve(high)
-    if best.factor.shape[1] > k:
-        return math.nan, best
+    if best.columns.shape[1] > k:
+        return replace(best, extras=best.extras | {"delta_": math.nan})
     while high - low > 0.01 * high and not clock.is_over:
         middle = (low + high) / 2.0
         found = solve(middle)
-        if found.factor.shape[1] <= k and found.status is Status.CONVERGED:
+        if found.columns.shape[1] <= k and found.status is Status.CONVERGED:
             high, best = middle, found
         else:
             low = middle
-    return high, best
+    return replace(best, status=Status.TIME_LIMIT) if clock.is_over else best
 
 
-def _cut(task: Task, found: NearIsometry, k: int) -> NearIsometry:
+def _cut(task: Task, found: Found, k: int) -> Found:
     """Return the map as it is, or its leading columns where it has too many."""
-    rank = found.factor.shape[1]
+    rank = found.columns.shape[1]
     if rank <= k:
+        return found
+    columns = found.columns[:, :k]
+    ends = task.pool().extremes(columns, n_low=1, n_high=1)
+    found = replace(found, columns=balanced(columns, ends)[0])
+    if found.status is Status.TIME_LIMIT:
         return found
     msg = (
         f"NuMax's map of least trace has {rank} dimensions at every large delta; its "
         f"leading n_components={k} are kept and miss the band. Raise n_components."
     )
     warnings.warn(msg, ConvergenceWarning, stacklevel=4)
-    factor = found.factor[:, :k]
-    scale = best_scale(task.points, task.pairs, factor)
-    return replace(found, factor=factor * scale, status=Status.COMPLETED)
+    return replace(found, status=Status.COMPLETED)

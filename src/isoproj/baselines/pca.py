@@ -7,7 +7,6 @@ from numpy.typing import ArrayLike
 
 from isoproj.baselines.base import Baseline, Found, Task, check_choice
 from isoproj.numerics.spectral import top_eigenpairs
-from isoproj.pairs.extremes import PairPool
 
 __all__ = ["PCAProjection"]
 
@@ -25,24 +24,29 @@ class PCAProjection(Baseline):
     pairs : {"all", "directions"} or array-like of shape (n_pairs, 2), default="all"
         Which pairs are judged (and, with ``of="directions"``, analysed).
     time_limit : float or None, default=None
-        Accepted as by every estimator; this one takes a single step.
+        Not used: the method takes a single step.
     random_state : int, RandomState instance or None, default=None
-        Accepted as by every estimator; nothing here is random.
+        Not used: nothing is random.
     verbose : int, default=0
-        Accepted as by every estimator.
+        Not used: there is no progress to show.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components_, n_features_in_)
         Orthonormal rows.
     distortion_ : float
-        What the worst of all pairs that count loses; exact.
+        Largest share of squared length that a pair loses; exact.
     stretch_ : float
-        What the most stretched pair gains: 0 for a projection.
+        Largest share of squared length that a pair gains: 0 for a projection.
     worst_pairs_ : ndarray of shape (m, 2)
         Row numbers of the pairs that lose most, worst first.
     n_iter_, n_components_, n_features_in_ : int
         Iterations, dimensions kept, features seen.
+
+    See Also
+    --------
+    GuaranteedPCA : Most variance under a bound on the worst pair.
+    RandomProjection : A map that does not depend on the data.
 
     Examples
     --------
@@ -63,19 +67,21 @@ class PCAProjection(Baseline):
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ) -> None:
-        self.n_components = n_components
+        super().__init__(
+            n_components,
+            pairs=pairs,
+            time_limit=time_limit,
+            random_state=random_state,
+            verbose=verbose,
+        )
         self.of = of
-        self.pairs = pairs
-        self.time_limit = time_limit
-        self.random_state = random_state
-        self.verbose = verbose
 
     def _check_parameters(self) -> None:
         check_choice("of", self.of, ("points", "directions"))
 
     def _search(self, task: Task) -> Found:
-        k = int(self.n_components or 1)
+        k = self._k
         if self.of == "directions":
-            moment = PairPool(task.points, task.pairs).uniform_moment()
+            moment = task.pool().uniform_moment()
             return Found(columns=top_eigenpairs(moment, k)[1])
         return Found(columns=task.principal_axes(k))

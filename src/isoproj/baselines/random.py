@@ -1,4 +1,4 @@
-"""Random maps, drawn without a look at the data."""
+"""Random maps, which do not depend on the data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sklearn.random_projection import (
 )
 
 from isoproj.baselines.base import Baseline, Found, Task, check_choice
-from isoproj.baselines.isometry import best_scale
+from isoproj.baselines.isometry import balanced
 from isoproj.numerics.spectral import Array
 
 __all__ = ["RandomProjection"]
@@ -34,24 +34,29 @@ class RandomProjection(Baseline):
     pairs : {"all", "directions"} or array-like of shape (n_pairs, 2), default="all"
         Which pairs are judged.
     time_limit : float or None, default=None
-        Accepted as by every estimator; this one takes a single step.
+        Not used: the method takes a single step.
     random_state : int, RandomState instance or None, default=None
         Decides the draw.
     verbose : int, default=0
-        Accepted as by every estimator.
+        Not used: there is no progress to show.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components_, n_features_in_)
         The map.
     distortion_ : float
-        What the worst of all pairs that count loses; exact.
+        Largest share of squared length that a pair loses; exact.
     stretch_ : float
-        What the most stretched pair gains.
+        Largest share of squared length that a pair gains; exact.
     worst_pairs_ : ndarray of shape (m, 2)
         Row numbers of the pairs that lose most, worst first.
     n_iter_, n_components_, n_features_in_ : int
         Iterations, dimensions kept, features seen.
+
+    See Also
+    --------
+    PCAProjection : The directions of most variance.
+    Adagio : Principal components and random signs.
 
     Examples
     --------
@@ -76,13 +81,15 @@ class RandomProjection(Baseline):
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ) -> None:
-        self.n_components = n_components
+        super().__init__(
+            n_components,
+            pairs=pairs,
+            time_limit=time_limit,
+            random_state=random_state,
+            verbose=verbose,
+        )
         self.kind = kind
         self.rescale = rescale
-        self.pairs = pairs
-        self.time_limit = time_limit
-        self.random_state = random_state
-        self.verbose = verbose
 
     def _check_parameters(self) -> None:
         check_choice("kind", self.kind, ("orthonormal", "gaussian", "sparse"))
@@ -92,12 +99,14 @@ class RandomProjection(Baseline):
         is_orthonormal = self.kind == "orthonormal"
         if self.rescale:
             in_span = task.points.frame.coordinates_of(columns)
-            columns = columns * best_scale(task.points, task.pairs, in_span)
+            ends = task.pool().extremes(in_span, n_low=1, n_high=1)
+            columns, _ = balanced(columns, ends)
             is_orthonormal = False
         return Found(columns=columns, is_orthonormal=is_orthonormal, in_span=False)
 
     def _draw(self, n_features: int, generator: np.random.RandomState) -> Array:
-        k = int(self.n_components or 1)
+        """Return a random map as columns of shape (n_features, k)."""
+        k = self._k
         if self.kind == "orthonormal":
             q, r = scipy.linalg.qr(
                 generator.normal(size=(n_features, k)), mode="economic"

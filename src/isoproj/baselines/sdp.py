@@ -1,48 +1,66 @@
-"""The semidefinite relaxation of Grant, Hegde and Indyk, and its roundings."""
+"""The semidefinite relaxation of Grant, Hegde and Indyk, and its roundings.
+
+``max t`` subject to ``x^T P x >= t`` for every direction, ``0 <= P <= I`` and
+``tr P = k``. It is solved by our own solver, or by a general conic solver, SCS or
+Clarabel, on a growing working set: one linear row per pair and two semidefinite cones.
+Whatever a conic solver returns, also when its time is up, is moved to the nearest
+matrix of the fantope and to the nearest weights of the simplex, so that both bounds can
+be measured.
+"""
 
 from __future__ import annotations
 
+import functools
+import importlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
 import numpy as np
-from numpy.typing import ArrayLike
+import scipy.sparse
+from numpy.typing import ArrayLike, NDArray
 
 from isoproj.baselines.base import Baseline, Found, Task, check_choice
-from isoproj.baselines.conic import Relaxed, solve_conic
-from isoproj.baselines.isometry import matrix_root
-from isoproj.baselines.rounding import (
-    binned_basis,
-    deterministic_factor,
-    heavy_basis,
-    leading_basis,
-    sampled_basis,
-)
+from isoproj.baselines.fantope import FractionalProjection, project_on_fantope
+from isoproj.baselines.isometry import matrix_root, principal_start
+from isoproj.baselines.rounds import Best, Rounds, union
 from isoproj.estimators.base import check_positive
-from isoproj.numerics.spectral import Array
-from isoproj.pairs.extremes import PairPool
+from isoproj.numerics.spectral import Array, Indices, top_eigenpairs
+from isoproj.pairs.extremes import Extremes, PairPool
 from isoproj.pairs.oracle import PairSearch
-from isoproj.pairs.points import Points
-from isoproj.pairs.rule import PairSet
 from isoproj.solvers.api import Clock, Monitor, Status, Step
 from isoproj.solvers.relaxation.path import solve_relaxation
 from isoproj.solvers.relaxation.problem import LargestFloor, Relaxation
 
-__all__ = ["SDPProjection"]
+__all__ = [
+    "ConicProgramme",
+    "SDPProjection",
+    "conic_programme",
+    "run_clarabel",
+    "run_scs",
+    "solve_conic",
+]
 
 _ROUNDINGS = ("deterministic", "randomized", "binned", "bicriteria")
 _SOLVERS = ("relaxation", "scs", "clarabel")
-# A relaxed distortion below this is none.
+# A relaxed distortion below this counts as zero.
 _NOTHING = 1e-8
+# Most working sets of a conic solve.
+_MAX_ROUNDS = 40
 
 
 class SDPProjection(Baseline):
     """SDP+DR and SDP+RR: solve the semidefinite relaxation, then round it.
 
-    The relaxation of Grant, Hegde and Indyk (GlobalSIP 2013), ``max min x^T P x`` over
-    ``0 <= P <= I`` with ``tr P = k``. Their text was not at hand. Reconstructed: the
-    programme itself, the deterministic rounding (leading eigenvectors) and the
-    bi-criteria variant follow from what is reported of them, with guarantees proved
-    anew; their randomised rounding is unknown, and two stand in for it: sampling of
-    eigenvectors with ``E[V V^T] = P``, and the binned rounding of Varadarajan,
-    Venkatesh, Ye and Zhang, which is within ``O(log n_pairs)`` of the optimum.
+    The relaxation of Grant et al. is ``max min x^T P x`` over ``0 <= P <= I`` with
+    ``tr P = k``. Their text was not available. The programme, the deterministic
+    rounding (leading eigenvectors) and the bi-criteria variant follow from what others
+    report, with guarantees proved here. Their randomised rounding is unknown; two
+    others stand in for it: sampling of eigenvectors with ``E[V V^T] = P``, and the
+    binned rounding of Varadarajan et al., which is within ``O(log n_pairs)`` of the
+    optimum.
 
     Parameters
     ----------
@@ -74,7 +92,7 @@ default="deterministic"
     components_ : ndarray of shape (n_components_, n_features_in_)
         Orthonormal rows.
     distortion_ : float
-        What the worst of all pairs that count loses; exact.
+        Largest share of squared length that a pair loses; exact.
     lower_bound_ : float
         No projection to ``n_components`` dimensions has a smaller distortion;
         certified from the dual weights.
@@ -83,13 +101,24 @@ default="deterministic"
     rounding_factor_ : float
         ``1 / (1 - lambda_{k+1}(P))``: deterministic rounding loses at most this factor.
     stretch_ : float
-        What the most stretched pair gains: 0 for a projection.
+        Largest share of squared length that a pair gains: 0 for a projection.
     worst_pairs_ : ndarray of shape (m, 2)
         Row numbers of the pairs that lose most, worst first.
     status_ : Status
         Why the relaxation's solver stopped.
     n_iter_, n_components_, n_features_in_ : int
         Iterations, dimensions kept, features seen.
+
+    See Also
+    --------
+    FairPCA : The same relaxation by multiplicative weights.
+    DualAscent : The dual of the relaxation by supergradient steps.
+
+    References
+    ----------
+    Grant, Hegde and Indyk. GlobalSIP 2013.
+
+    Varadarajan, Venkatesh, Ye and Zhang.
 
     Examples
     --------
@@ -115,16 +144,18 @@ default="deterministic"
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ) -> None:
-        self.n_components = n_components
+        super().__init__(
+            n_components,
+            pairs=pairs,
+            time_limit=time_limit,
+            random_state=random_state,
+            verbose=verbose,
+        )
         self.rounding = rounding
         self.solver = solver
         self.n_rounds = n_rounds
         self.slack = slack
         self.tol = tol
-        self.pairs = pairs
-        self.time_limit = time_limit
-        self.random_state = random_state
-        self.verbose = verbose
 
     def _check_parameters(self) -> None:
         check_choice("rounding", self.rounding, _ROUNDINGS)
@@ -135,69 +166,77 @@ default="deterministic"
             raise ValueError(msg)
 
     def _search(self, task: Task) -> Found:
-        k = int(self.n_components or 1)
-        relaxed = _relaxed_matrix(
-            task.points,
-            task.pairs,
-            k,
-            self.solver,
-            tol=self.tol,
-            time_limit=self.time_limit,
-            monitor=task.monitor,
-        )
-        pool = PairPool(task.points, task.pairs)
+        relaxed = self._relaxed(task)
+        pool = task.pool()
+        fractional = FractionalProjection.of(relaxed.matrix)
         ends = pool.extremes(matrix_root(relaxed.matrix), n_low=1)
+        columns, is_whole = self._rounded(fractional, pool, task)
         return Found(
-            columns=self._rounded(relaxed.matrix, k, pool, task.generator),
+            columns=columns,
             n_iter=relaxed.n_iter,
-            status=relaxed.status,
+            status=relaxed.status if is_whole else Status.TIME_LIMIT,
             weighted_pairs=relaxed.pairs,
             weights=relaxed.weights,
             extras={
                 "relaxed_": 1.0 - float(ends.low[0]),
-                "rounding_factor_": deterministic_factor(relaxed.matrix, k),
+                "rounding_factor_": fractional.deterministic_factor(self._k),
             },
         )
 
-    def _rounded(
-        self, matrix: Array, k: int, pool: PairPool, generator: np.random.RandomState
-    ) -> Array:
-        if self.rounding == "deterministic":
-            return leading_basis(matrix, k)
-        if self.rounding == "bicriteria":
-            return heavy_basis(matrix, float(self.slack))
-        draw = sampled_basis if self.rounding == "randomized" else binned_basis
-        bases = (draw(matrix, k, generator) for _ in range(int(self.n_rounds)))
-        return max(bases, key=lambda basis: float(pool.extremes(basis, n_low=1).low[0]))
-
-
-def _relaxed_matrix(
-    points: Points,
-    pairs: PairSet,
-    k: int,
-    solver: str,
-    *,
-    tol: float,
-    time_limit: float | None,
-    monitor: Monitor | None,
-) -> Relaxed:
-    """Return the relaxation's optimum by the solver asked for."""
-    clock = Clock(time_limit)
-    if solver != "relaxation":
+    def _relaxed(self, task: Task) -> _Relaxed:
+        """Return the relaxation's optimum by the solver asked for."""
+        if self.solver == "relaxation":
+            return _solve_ours(task, self._k, self.tol)
         return solve_conic(
-            PairPool(points, pairs),
-            k,
-            solver,
-            tol=tol,
-            clock=clock,
-            time_left=time_limit,
-            monitor=monitor,
+            task.pool(),
+            self._k,
+            self.solver,
+            tol=self.tol,
+            clock=task.clock,
+            monitor=task.monitor,
         )
-    search = PairSearch(points, pairs)
+
+    def _rounded(
+        self, fractional: FractionalProjection, pool: PairPool, task: Task
+    ) -> tuple[Array, bool]:
+        """Return a basis, and whether there was time for all draws."""
+        if self.rounding == "deterministic":
+            return fractional.leading(self._k), True
+        if self.rounding == "bicriteria":
+            return fractional.heavy(float(self.slack)), True
+        randomized = self.rounding == "randomized"
+        draw = fractional.sampled if randomized else fractional.binned
+        best = Best(fractional.leading(self._k))
+        for number in range(int(self.n_rounds)):
+            # There is always one draw.
+            if number and task.clock.is_over:
+                return best.item, False
+            basis = draw(self._k, task.generator)
+            best.see(basis, -float(pool.extremes(basis, n_low=1).low[0]))
+        return best.item, True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Relaxed:
+    """A matrix of the fantope and dual weights on some pairs, as a solver found them.
+
+    ``n_iter`` counts the solver's own iterations, all working sets together.
+    """
+
+    matrix: Array
+    pairs: Indices
+    weights: Array
+    status: Status
+    n_iter: int
+
+
+def _solve_ours(task: Task, k: int, tol: float) -> _Relaxed:
+    """Solve the relaxation with our own solver."""
+    search, clock = PairSearch(task.points, task.pairs), task.clock
 
     def watch(iteration: int, best: Relaxation) -> bool:
-        if monitor is not None:
-            monitor(
+        if task.monitor is not None:
+            task.monitor(
                 Step(
                     iteration=iteration,
                     distortion=best.relaxed,
@@ -213,11 +252,237 @@ def _relaxed_matrix(
     if gap <= tol * found.lower * (1 + 1e-9) or found.relaxed <= _NOTHING:
         status = Status.CONVERGED
     else:
-        status = Status.TIME_LIMIT if clock.is_over else Status.MAX_ITER
-    return Relaxed(
+        status = Status.TIME_LIMIT if clock.is_over else Status.STALLED
+    return _Relaxed(
         matrix=found.factor @ found.factor.T,
         pairs=search.decode(found.codes),
         weights=found.weights,
         status=status,
         n_iter=found.n_iter,
     )
+
+
+def solve_conic(
+    pool: PairPool,
+    k: int,
+    backend: str,
+    *,
+    tol: float = 1e-4,
+    clock: Clock,
+    monitor: Monitor | None = None,
+) -> _Relaxed:
+    """Solve the relaxation with SCS or Clarabel, to a relative gap of ``tol``."""
+    library = _library(backend)
+    run = run_scs if backend == "scs" else run_clarabel
+    conic = _Conic(pool, k, tol, clock, functools.partial(run, library))
+    status = Status.TIME_LIMIT
+    if not clock.is_over:
+        status = conic.run(
+            pool,
+            max_rounds=_MAX_ROUNDS,
+            clock=clock,
+            monitor=monitor,
+            exhausted=Status.MAX_ITER,
+        )
+    pairs, weights = conic.bound.item
+    return _Relaxed(
+        matrix=conic.point.item,
+        pairs=pairs,
+        weights=weights,
+        status=status,
+        n_iter=conic.n_iter,
+    )
+
+
+# From a programme, an accuracy and the seconds left to solution, weights, iterations.
+_ConicSolve = Callable[
+    ["ConicProgramme", float, float | None], tuple[Array, Array, int]
+]
+
+
+class _Conic(Rounds):
+    """The relaxation on a growing working set, each solved by a conic solver."""
+
+    n_low, n_high = 400, 0
+
+    def __init__(
+        self, pool: PairPool, k: int, tol: float, clock: Clock, solve: _ConicSolve
+    ) -> None:
+        self.pool, self.k, self.tol, self.clock = pool, k, tol, clock
+        self.solve, self.accuracy, self.n_iter = solve, 0.1 * tol, 0
+        n_low = max(self.n_low, 4 * pool.n_dims)
+        basis, ends = principal_start(pool, k, n_low=n_low, n_high=0)
+        self.pairs = ends.low_pairs
+        self.point = Best(basis @ basis.T, 1.0 - float(ends.low[0]))
+        self.bound = Best((self.pairs, np.ones(self.pairs.shape[0])), 0.0)
+
+    def propose(self) -> Array:
+        """Return a root of the matrix that solves the working set."""
+        directions = self.pool.directions(self.pairs)
+        programme = conic_programme(directions, self.k)
+        solution, self.weights, steps = self.solve(
+            programme, self.accuracy, self.clock.left
+        )
+        self.n_iter += steps
+        moment = (directions.T * self.weights) @ directions
+        self.kept = float(top_eigenpairs(moment, self.k)[0].sum())
+        self.matrix = programme.unpack(solution, self.k)
+        return matrix_root(self.matrix)
+
+    def judge(self, factor: Array, ends: Extremes) -> Status | None:  # noqa: ARG002
+        """Keep the better matrix and weights; stop when their gap is closed."""
+        self.point.see(self.matrix, 1.0 - float(ends.low[0]))
+        self.bound.see((self.pairs, self.weights), self.kept - 1.0)
+        self.distortion = self.relaxed = self.point.cost
+        self.lower = -self.bound.cost
+        return Status.CONVERGED if self._gap() <= self.tol else None
+
+    def respond(self, ends: Extremes) -> None:
+        """Take in the pairs that the matrix violates."""
+        violated = ends.low_pairs[ends.low < 1.0 - self.lower - self.tol / 10.0]
+        grown = union(self.pairs, violated)
+        if grown.shape[0] == self.pairs.shape[0]:
+            # Nothing is missing: the solver was not accurate enough.
+            self.accuracy /= 10.0
+        self.pairs = grown
+
+    def _gap(self) -> float:
+        """Return the relative gap of both sides; 0 when nothing is lost."""
+        if self.relaxed <= _NOTHING:
+            return 0.0
+        return self.relaxed / self.lower - 1.0 if self.lower > 0.0 else math.inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ConicProgramme:
+    """``min c^T x`` subject to ``b - A x`` in a product of cones, in SCS's form.
+
+    ``matrix`` is ``A``, ``bound`` is ``b``, ``cost`` is ``c``. The unknowns are the
+    scaled lower triangle of ``P``, and ``t``. The rows are one equality, ``n_pairs``
+    inequalities and two semidefinite cones of order ``n_dims``.
+    """
+
+    matrix: Any
+    bound: Array
+    cost: Array
+    n_pairs: int
+    n_dims: int
+
+    def unpack(self, solution: Array, k: int) -> Array:
+        """Return the nearest matrix of the fantope to a solution vector."""
+        matrix = np.zeros((self.n_dims, self.n_dims))
+        rows, columns, scale = _triangle(self.n_dims)
+        matrix[rows, columns] = solution[:-1] / scale
+        matrix[columns, rows] = matrix[rows, columns]
+        return project_on_fantope(matrix, k)
+
+
+def _triangle(n_dims: int) -> tuple[Indices, Indices, Array]:
+    """Return the lower triangle column by column, and SCS's scale of its entries."""
+    columns, rows = np.triu_indices(n_dims)
+    return rows, columns, np.where(rows == columns, 1.0, math.sqrt(2.0))
+
+
+def conic_programme(directions: Array, k: int) -> ConicProgramme:
+    """Return the relaxation over unit directions, one a row."""
+    m, d = directions.shape
+    rows, columns, scale = _triangle(d)
+    size = rows.size
+    on_diagonal = (rows == columns).astype(np.float64)
+    forms = directions[:, rows] * directions[:, columns] * scale
+    identity = scipy.sparse.eye_array(size)
+    empty = scipy.sparse.csc_array((size, 1))
+    blocks: Any = [
+        [scipy.sparse.csc_array(on_diagonal[None, :]), scipy.sparse.csc_array((1, 1))],
+        [scipy.sparse.csc_array(-forms), np.ones((m, 1))],
+        [-identity, empty],
+        [identity, empty],
+    ]
+    return ConicProgramme(
+        matrix=scipy.sparse.csc_matrix(scipy.sparse.block_array(blocks, format="csc")),
+        bound=np.concatenate([[k], np.zeros(m), np.zeros(size), on_diagonal]),
+        cost=np.concatenate([np.zeros(size), [-1.0]]),
+        n_pairs=m,
+        n_dims=d,
+    )
+
+
+def _library(backend: str) -> ModuleType:
+    """Return the conic solver's module; raise if it is not installed."""
+    try:
+        return importlib.import_module(backend)
+    except ImportError:
+        msg = (
+            f"solver={backend!r} needs the package {backend}, which is not installed. "
+            "Run: pip install 'isoproj[sdp]'."
+        )
+        raise ImportError(msg) from None
+
+
+def _normalised(duals: NDArray[Any]) -> Array:
+    """Return weights of the simplex made of a solver's multipliers."""
+    weights = np.maximum(np.asarray(duals, dtype=np.float64), 0.0)
+    weights[~np.isfinite(weights)] = 0.0
+    total = float(weights.sum())
+    return weights / total if total > 0.0 else np.full(weights.size, 1 / weights.size)
+
+
+def run_scs(
+    library: ModuleType, programme: ConicProgramme, accuracy: float, left: float | None
+) -> tuple[Array, Array, int]:
+    """Return solution, weights and iterations of SCS; ``left`` is in seconds."""
+    data = {"A": programme.matrix, "b": programme.bound, "c": programme.cost}
+    cone = {"z": 1, "l": programme.n_pairs, "s": [programme.n_dims] * 2}
+    solver = library.SCS(
+        data,
+        cone,
+        eps_abs=accuracy,
+        eps_rel=accuracy,
+        max_iters=200_000,
+        time_limit_secs=0.0 if left is None else left,
+        verbose=False,
+    )
+    found = solver.solve()
+    weights = _normalised(found["y"][1 : 1 + programme.n_pairs])
+    return np.asarray(np.nan_to_num(found["x"])), weights, int(found["info"]["iter"])
+
+
+def run_clarabel(
+    library: ModuleType, programme: ConicProgramme, accuracy: float, left: float | None
+) -> tuple[Array, Array, int]:
+    """Return solution, weights and iterations of Clarabel; ``left`` is in seconds."""
+    settings = library.DefaultSettings()
+    settings.verbose = False
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = accuracy
+    if left is not None:
+        settings.time_limit = left
+    order = _upper_order(programme)
+    cones = [
+        library.ZeroConeT(1),
+        library.NonnegativeConeT(programme.n_pairs),
+        library.PSDTriangleConeT(programme.n_dims),
+        library.PSDTriangleConeT(programme.n_dims),
+    ]
+    n = programme.cost.size
+    solver = library.DefaultSolver(
+        scipy.sparse.csc_matrix((n, n)),
+        programme.cost,
+        scipy.sparse.csc_matrix(programme.matrix[order]),
+        programme.bound[order],
+        cones,
+        settings,
+    )
+    found = solver.solve()
+    weights = _normalised(np.asarray(found.z)[1 : 1 + programme.n_pairs])
+    return np.nan_to_num(np.asarray(found.x)), weights, int(found.iterations)
+
+
+def _upper_order(programme: ConicProgramme) -> Indices:
+    """Return the order of rows in which each cone's upper triangle is stacked.
+
+    Clarabel stacks the upper triangle column by column, SCS the lower.
+    """
+    rows, columns, _ = _triangle(programme.n_dims)
+    upper = np.lexsort((columns, rows))
+    head = 1 + programme.n_pairs
+    return np.concatenate([np.arange(head), head + upper, head + rows.size + upper])

@@ -1,4 +1,9 @@
-"""Secant-avoidance projection: the peer with our own objective."""
+"""Secant-avoidance projection, which has our own objective.
+
+Each step finds the most shrunk direction ``s``, rotates the basis so that the image of
+``s`` lies along its first column, and mixes a little of what was lost,
+``s - V V^T s``, into that column.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +12,20 @@ import scipy.linalg
 from numpy.typing import ArrayLike
 
 from isoproj.baselines.base import Baseline, Found, Task, check_choice, check_fraction
-from isoproj.baselines.secant_avoidance_solver import avoid_secants
+from isoproj.baselines.rounds import Best, Rounds
 from isoproj.estimators.base import check_positive
-from isoproj.numerics.spectral import Array
-from isoproj.pairs.extremes import PairPool
-from isoproj.solvers.api import Clock
+from isoproj.numerics.spectral import Array, orthonormal
+from isoproj.pairs.extremes import Extremes, PairPool
+from isoproj.solvers.api import Status
 
-__all__ = ["SecantAvoidance"]
+__all__ = ["SecantAvoidance", "turn_towards"]
 
 
 class SecantAvoidance(Baseline):
-    """SAP: turn the basis, a little at a time, towards the pair it keeps least of.
+    """Secant avoidance (SAP): turn the basis step by step towards its worst pair.
 
-    After Kvinge, Farnell, Kirby and Peterson (arXiv 1807.03425), with the constants of
-    their published code; the best basis met is kept.
+    The constants are those of the code that the authors published. The best basis met
+    is kept.
 
     Parameters
     ----------
@@ -37,7 +42,7 @@ class SecantAvoidance(Baseline):
     time_limit : float or None, default=None
         Seconds after which the best so far is returned.
     random_state : int, RandomState instance or None, default=None
-        Decides the start where it is random.
+        Decides the start with ``init="random"``.
     verbose : int, default=0
         1 writes a line per iteration to standard error.
 
@@ -46,15 +51,23 @@ class SecantAvoidance(Baseline):
     components_ : ndarray of shape (n_components_, n_features_in_)
         Orthonormal rows.
     distortion_ : float
-        What the worst of all pairs that count loses; exact.
+        Largest share of squared length that a pair loses; exact.
     stretch_ : float
-        What the most stretched pair gains: 0 for a projection.
+        Largest share of squared length that a pair gains: 0 for a projection.
     worst_pairs_ : ndarray of shape (m, 2)
         Row numbers of the pairs that lose most, worst first.
     status_ : Status
         Why the search stopped.
     n_iter_, n_components_, n_features_in_ : int
         Iterations, dimensions kept, features seen.
+
+    See Also
+    --------
+    PCAProjection : The default start.
+
+    References
+    ----------
+    Kvinge, Farnell, Kirby and Peterson. arXiv 1807.03425.
 
     Examples
     --------
@@ -78,14 +91,16 @@ class SecantAvoidance(Baseline):
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ) -> None:
-        self.n_components = n_components
+        super().__init__(
+            n_components,
+            pairs=pairs,
+            time_limit=time_limit,
+            random_state=random_state,
+            verbose=verbose,
+        )
         self.step = step
         self.init = init
         self.max_iter = max_iter
-        self.pairs = pairs
-        self.time_limit = time_limit
-        self.random_state = random_state
-        self.verbose = verbose
 
     def _check_parameters(self) -> None:
         check_choice("init", self.init, ("pca", "random"))
@@ -93,19 +108,70 @@ class SecantAvoidance(Baseline):
         check_positive("max_iter", self.max_iter, integral=True)
 
     def _search(self, task: Task) -> Found:
-        basis, n_iter, status = avoid_secants(
-            PairPool(task.points, task.pairs),
-            self._start(task),
-            step=self.step,
-            max_iter=int(self.max_iter),
-            clock=Clock(self.time_limit),
+        pool = task.pool()
+        turns = _Turns(pool, self._start(task), self.step)
+        status = turns.run(
+            pool,
+            max_rounds=int(self.max_iter) + 1,
+            clock=task.clock,
             monitor=task.monitor,
+            exhausted=Status.COMPLETED,
         )
-        return Found(columns=basis, n_iter=n_iter, status=status)
+        return Found(columns=turns.best.item, n_iter=turns.n_iter, status=status)
 
     def _start(self, task: Task) -> Array:
-        k = int(self.n_components or 1)
+        """Return the basis to start from."""
         if self.init == "random":
-            normal = task.generator.normal(size=(task.points.n_dims, k))
+            normal = task.generator.normal(size=(task.points.n_dims, self._k))
             return np.asarray(scipy.linalg.qr(normal, mode="economic")[0])
-        return task.principal_axes(k)
+        return task.principal_axes(self._k)
+
+
+class _Turns(Rounds):
+    """Turns of a basis, each towards the pair that the basis keeps least of."""
+
+    n_low, n_high = 1, 0
+
+    def __init__(self, pool: PairPool, basis: Array, step: float) -> None:
+        self.pool, self.basis, self.step = pool, basis, step
+        self.best = Best(basis)
+        self.n_iter = 0
+
+    def propose(self) -> Array:
+        """Return the basis."""
+        return self.basis
+
+    def judge(self, factor: Array, ends: Extremes) -> None:
+        """Keep the basis if its worst pair loses least so far."""
+        self.distortion = 1.0 - float(ends.low[0])
+        self.best.see(factor, self.distortion)
+
+    def respond(self, ends: Extremes) -> None:
+        """Turn the basis towards its worst pair."""
+        direction = self.pool.directions(ends.low_pairs)[0]
+        self.basis = turn_towards(self.basis, direction, self.step)
+        self.n_iter += 1
+
+
+def turn_towards(basis: Array, direction: Array, step: float) -> Array:
+    """Return the basis with one column mixed with what a unit direction lost.
+
+    ``step`` is the share of the lost part in the new column. The columns stay
+    orthonormal, and the direction keeps more than before.
+    """
+    image = basis.T @ direction
+    kept = basis @ image
+    mixed = (1.0 - step) * kept + step * (direction - kept)
+    size = float(np.linalg.norm(mixed))
+    if size == 0.0:
+        return basis
+    if not image.any():
+        image = np.eye(basis.shape[1])[0]
+    # A reflection that sends the first axis along the image turns the basis in place.
+    axis = image / np.linalg.norm(image)
+    flip = axis.copy()
+    flip[0] += 1.0 if axis[0] >= 0.0 else -1.0
+    flip /= np.linalg.norm(flip)
+    turned = basis - 2.0 * np.outer(basis @ flip, flip)
+    turned[:, 0] = mixed / size
+    return orthonormal(turned)

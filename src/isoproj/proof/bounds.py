@@ -32,6 +32,7 @@ from isoproj.pairs.rule import LABELLED, PairKind, PairSet
 from isoproj.pairs.worst_pairs import WorstPairs, find_worst
 from isoproj.proof.certificate import Certificate, Exclusion, Guarantee
 from isoproj.proof.confidence import share_above
+from isoproj.proof.dense_weights import far_moment
 from isoproj.proof.objective import Objective, kept_bound, share_kept
 
 __all__ = [
@@ -175,7 +176,11 @@ def _weighted_moment(points: Points, pairs: Indices, shares: Array) -> Array:
         roots = _weighted_directions(points, pairs, shares)
         return as_dense(roots @ roots.T)
     moment = np.zeros((n_features, n_features))
-    for start in range(0, m, _CHUNK):
+    dense = far_moment(points.rows, pairs, shares, _EPS * (m + n_features))
+    if dense is not None:
+        moment, far = dense
+        pairs, shares = pairs[~far], shares[~far]
+    for start in range(0, pairs.shape[0], _CHUNK):
         chunk = slice(start, start + _CHUNK)
         roots = _weighted_directions(points, pairs[chunk], shares[chunk])
         moment += as_dense(roots.T @ roots)

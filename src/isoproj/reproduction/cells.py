@@ -1,4 +1,4 @@
-"""How one cell is measured: the referee scores every map, this only asks it to."""
+"""How each kind of cell is measured; the referee scores every map."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from isoproj.numerics.spectral import Array
 from isoproj.pairs.moments import pose
 from isoproj.pairs.rule import prepare_pairs
 from isoproj.proof.bounds import spectral_ratio
-from isoproj.reproduction.compare import METHODS, Record, measure
+from isoproj.reproduction.compare import METHODS
 from isoproj.reproduction.datasets import held_out, load, sample
-from isoproj.reproduction.referee import score_map
+from isoproj.reproduction.referee import Record, measure, score_map
 from isoproj.reproduction.table import (
     ALGORITHM,
     N_STEPS,
@@ -61,26 +61,10 @@ _LARGEST_THEORY = 500
 
 
 def measure_cell(cell: Cell) -> Record:
-    """Return everything a cell measures.
+    """Return what a cell measures: ``facts`` about the sample, and ``scores``.
 
-    Parameters
-    ----------
-    cell : Cell
-        Which.
-
-    Returns
-    -------
-    dict
-        ``facts`` about the sample, and ``scores`` by method (or by time, number of
-        steps, dimension: whatever the kind of experiment varies).
-
-    Examples
-    --------
-    >>> from isoproj.reproduction.cells import measure_cell
-    >>> from isoproj.reproduction.table import Cell, Subject
-    >>> cell = Cell("table1", Subject("digits", (5,)), 46, 5, 0)
-    >>> measure_cell(cell)["facts"]["n_pairs"]
-    1035
+    Scores go by method, or by whatever the kind of experiment varies: time, number of
+    steps, dimension.
     """
     experiment = experiment_named(cell.experiment)
     points = _points(cell)
@@ -92,12 +76,14 @@ def measure_cell(cell: Cell) -> Record:
 
 
 def _points(cell: Cell) -> Array:
+    """Return the sample that a cell is about."""
     collection = load(cell.subject.data, offline=True)
     r = None if cell.r == WHOLE else cell.r
     return sample(collection, cell.subject.labels, r, cell.seed)
 
 
 def _facts(points: Array) -> Record:
+    """Return sizes of a sample."""
     # The copies of a point are found by the referee's own code.
     prepared, pairs = prepare_pairs(points, rotate=points.shape[0] <= _LARGEST_THEORY)
     return {
@@ -110,7 +96,8 @@ def _facts(points: Array) -> Record:
 
 
 def _tidy(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can say
-    """Return numbers with nine digits: more is noise, and makes files large."""
+    """Return a value with all its numbers rounded to nine digits, NaN as None."""
+    # More digits are noise and make files large.
     if isinstance(value, dict):
         return {str(name): _tidy(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -121,13 +108,30 @@ def _tidy(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can say
 
 
 def _kept(record: Record) -> Record:
+    """Return the part of a score that goes into the records."""
     return {name: record[name] for name in _KEPT if record.get(name) is not None}
 
 
-def _estimator(name: str) -> Any:  # noqa: ANN401 - an estimator
-    if name == "sdp+dr/scs":
-        return SDPProjection(solver="scs")
-    return METHODS[name]()
+def _measured(
+    cell: Cell,
+    points: Array,
+    name: str,
+    *,
+    time_limit: float | None = None,
+    inspect: Callable[[Any], Record] | None = None,
+) -> Record:
+    """Return the record of one method on a cell's points."""
+    is_scs = name == "sdp+dr/scs"
+    estimator = SDPProjection(solver="scs") if is_scs else METHODS[name]()
+    return measure(
+        name,
+        estimator,
+        points,
+        cell.k,
+        cell.seed,
+        time_limit=time_limit,
+        inspect=inspect,
+    )
 
 
 def _at_hand(methods: tuple[str, ...]) -> list[str]:
@@ -137,12 +141,13 @@ def _at_hand(methods: tuple[str, ...]) -> list[str]:
 
 
 def _sizes(_: Cell, __: Experiment, points: Array) -> tuple[Record, Record]:
+    """Return the paper's step size for a sample."""
     n = _facts(points)["n_pairs"]
     return {"step_size": math.sqrt(2.0) / math.sqrt(n * N_STEPS)}, {}
 
 
 def _grid(cell: Cell, experiment: Experiment, points: Array) -> tuple[Record, Record]:
-    """Fit every method; the algorithm first, for its time is the others' limit."""
+    """Fit every method; the algorithm comes first because its time limits others."""
     methods = _at_hand(experiment.methods_at(cell.r))
     test = _test_points(cell) if experiment.has_held_out else None
     own: Record = {}
@@ -150,35 +155,28 @@ def _grid(cell: Cell, experiment: Experiment, points: Array) -> tuple[Record, Re
     for name in sorted(methods, key=lambda method: method != ALGORITHM):
         limit = _time_limit(name, experiment.time_rule(cell.r), own)
         inspect = _inspection(name, test, own)
-        fitted = measure(
-            name,
-            _estimator(name),
-            points,
-            cell.k,
-            cell.seed,
-            time_limit=limit,
-            inspect=inspect,
-        )
-        extras = fitted.get("found", {})
-        scores[name] = _kept(fitted) | extras
+        fitted = _measured(cell, points, name, time_limit=limit, inspect=inspect)
+        scores[name] = _kept(fitted) | fitted.get("found", {})
         if name == ALGORITHM:
             own = scores[name]
     return (_theory(points, cell.k) if own else {}), scores
 
 
 def _time_limit(name: str, rule: float | None, own: Record) -> float | None:
+    """Return SDP's limit, ``rule`` times the algorithm's time; None for others."""
     if rule is None or not name.startswith("sdp"):
         return None
     return rule * float(own["seconds"])
 
 
 def _test_points(cell: Cell) -> Array:
+    """Return all points of a cell's classes that are held out."""
     collection = load(cell.subject.data, offline=True)
     return held_out(collection, cell.subject.labels)
 
 
 def _inspection(name: str, test: Array | None, own: Record) -> Callable[[Any], Record]:
-    """Return what to read off a fitted estimator besides its score."""
+    """Return a function that reads off a fitted estimator what is not in its score."""
 
     def inspect(model: Any) -> Record:  # noqa: ANN401 - a fitted estimator
         found: Record = {}
@@ -197,13 +195,16 @@ def _inspection(name: str, test: Array | None, own: Record) -> Callable[[Any], R
 
 
 def _mean_dual(model: DualAscent) -> float | None:
-    """Return the mean dual value of the iterates; that of their average is no less."""
+    """Return the mean dual value of the iterates.
+
+    The dual is concave, so the value of their average is at least that.
+    """
     values = [step.lower_bound for step in model.history_[1:]]
     return float(np.mean(values)) if values else None
 
 
 def _minimax_course(model: Any, own: Record) -> Record:  # noqa: ANN401
-    """Return the relaxation's value and when the algorithm's answer was matched."""
+    """Return the relaxation's value, and after how long the algorithm was matched."""
     history = model.history_
     if not history:
         return {}
@@ -215,7 +216,7 @@ def _minimax_course(model: Any, own: Record) -> Record:  # noqa: ANN401
 
 
 def _theory(points: Array, k: int) -> Record:
-    """Return Theorem 1's factor as claimed and as it should have been."""
+    """Return Theorem 1's factor as claimed and as corrected."""
     if points.shape[0] > _LARGEST_THEORY:
         return {}
     prepared, pairs = prepare_pairs(points, rotate=True)
@@ -227,19 +228,13 @@ def _theory(points: Array, k: int) -> Record:
 
 def _course(cell: Cell, experiment: Experiment, points: Array) -> tuple[Record, Record]:
     """Stop SDP+DR at multiples of the algorithm's time until it converges."""
-    own = measure(ALGORITHM, _estimator(ALGORITHM), points, cell.k, cell.seed)
+    own = _measured(cell, points, ALGORITHM)
     scores: Record = {ALGORITHM: _kept(own)}
     for name in _at_hand(experiment.methods):
         times = _SCS_TIMES if name.endswith("scs") else _OUR_TIMES
         for multiple in times:
-            found = measure(
-                name,
-                _estimator(name),
-                points,
-                cell.k,
-                cell.seed,
-                time_limit=multiple * float(own["seconds"]),
-            )
+            limit = multiple * float(own["seconds"])
+            found = _measured(cell, points, name, time_limit=limit)
             scores[f"{name} x {multiple:g}"] = _kept(found)
             if found.get("error") or found["status"] != "time_limit":
                 break
@@ -249,17 +244,15 @@ def _course(cell: Cell, experiment: Experiment, points: Array) -> tuple[Record, 
 def _picture(
     cell: Cell, experiment: Experiment, points: Array
 ) -> tuple[Record, Record]:
-    """Draw the points, and those of every embedding, by t-SNE from the same start."""
+    """Draw the points and every embedding of them by t-SNE from the same start."""
     own: Record = {}
     scores: Record = {}
     images = {"original": points}
     for name in experiment.methods:
-        record = measure(
-            name,
-            _estimator(name),
+        record = _measured(
+            cell,
             points,
-            cell.k,
-            cell.seed,
+            name,
             time_limit=_time_limit(name, experiment.time_rule(cell.r), own),
             inspect=lambda model: {"image": model.transform(points)},
         )
@@ -282,7 +275,7 @@ def _picture(
 
 
 def _start_of_picture(points: Array) -> Array:
-    """Return the two leading principal coordinates, small, as t-SNE likes them."""
+    """Return the two leading principal coordinates, scaled down for t-SNE."""
     centred = points - points.mean(axis=0)
     left, values, _ = np.linalg.svd(centred, full_matrices=False)
     start = left[:, :2] * values[:2]
@@ -290,7 +283,7 @@ def _start_of_picture(points: Array) -> Array:
 
 
 def _neighbours_kept(points: Array, image: Array) -> float:
-    """Return which part of the nearest neighbours are neighbours still."""
+    """Return the share of nearest neighbours that remain nearest neighbours."""
     before, after = (
         NearestNeighbors(n_neighbors=_NEIGHBOURS).fit(rows).kneighbors()[1]
         for rows in (points, image)
@@ -324,11 +317,11 @@ def _convergence(cell: Cell, _: Experiment, points: Array) -> tuple[Record, Reco
 
 
 def _dimension(cell: Cell, _: Experiment, points: Array) -> tuple[Record, Record]:
-    """Time a step on the commonest d words: in the span, and as printed."""
+    """Time the algorithm on the d commonest words, in the span and as printed."""
     scores: Record = {}
     for width in _WIDTHS:
         part = np.ascontiguousarray(points[:, :width])
-        fitted = measure(ALGORITHM, DualAscent(), part, cell.k, cell.seed)
+        fitted = _measured(cell, part, ALGORITHM)
         scores[str(width)] = {
             "seconds": fitted.get("seconds"),
             "cpu_seconds": fitted.get("cpu_seconds"),

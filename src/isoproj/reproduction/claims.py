@@ -1,49 +1,35 @@
-"""The paper's claims, each answered in numbers from the records, with a verdict."""
+"""The paper's claims, and a verdict on each from the records."""
 
 from __future__ import annotations
 
 import enum
-import math
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
+from isoproj.reproduction.evidence import (
+    GRID,
+    Judge,
+    judge_average,
+    judge_classes,
+    judge_corrected,
+    judge_dimension,
+    judge_held_out,
+    judge_minimax,
+    judge_pictures,
+    judge_sizes,
+    judge_theorem,
+    lower_than,
+    slower_by,
+)
+from isoproj.reproduction.records import Records
 
-from isoproj.reproduction.records import Finished, Records
-from isoproj.reproduction.table import ALGORITHM, N_STEPS, WHOLE
+__all__ = ["CLAIMS", "Outcome", "PaperClaim", "Verdict", "verdicts"]
 
-__all__ = [
-    "CLAIMS",
-    "GRID",
-    "Claim",
-    "Outcome",
-    "Verdict",
-    "ratios",
-    "value",
-    "verdicts",
-]
-
-# The experiments that show distortion against k as the paper does.
-GRID = ("figure1", "figure2", "figure2-news")
-# "Almost all the times", in numbers.
-_ALMOST_ALWAYS = 0.9
-# Two distortions closer than this are equal.
-_EQUAL = 1e-6
-_PRINTED = {
-    ("mnist", 46): (784, 1035, 0.004),
-    ("mnist", 101): (784, 5050, 0.0018),
-    ("mnist", 142): (784, 10011, 0.00129),
-    ("mnist", 317): (784, 50086, 0.00057),
-    ("mnist", 448): (784, 100128, 0.0004),
-    ("news", 46): (8000, 1034, 0.004),
-}
-# The table prints its step sizes with one to three digits, some of them cut off.
-_STEP_TOLERANCE = 0.025
+# The sample size at which the paper lets SDP run until it converges.
+_UNLIMITED = 46
 
 
 class Outcome(enum.StrEnum):
-    """What became of a claim."""
+    """Whether a claim was reproduced."""
 
     REPRODUCED = "reproduced"
     NOT = "not reproduced"
@@ -51,78 +37,33 @@ class Outcome(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """A claim with its answer.
+class PaperClaim:
+    """A statement of the paper, or one that goes beyond it, and how it is judged.
 
-    Parameters
-    ----------
-    claim : Claim
-        What was claimed.
-    outcome : Outcome
-        Whether it holds here.
-    measured : str
-        The numbers, in a sentence or two.
-    n_cells : int
-        How many cells the answer rests on.
-    """
-
-    claim: Claim
-    outcome: Outcome
-    measured: str
-    n_cells: int
-
-
-_Judge = Callable[[list[Finished]], tuple[bool, str, int]]
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """Something the paper says, or that goes beyond it.
-
-    Parameters
-    ----------
-    name : str
-        Short.
-    statement : str
-        In our words.
-    experiments : tuple of str
-        Where the evidence comes from.
-    tolerance : str
-        What counts as reproduced.
-    judge : callable
-        From cells to whether it holds, the numbers, and how many cells counted.
-    beyond : bool
-        Whether the paper does not say so.
+    ``experiments`` names where the evidence comes from, ``tolerance`` says what counts
+    as reproduced, and ``beyond`` marks what the paper does not say.
     """
 
     name: str
     statement: str
     experiments: tuple[str, ...]
     tolerance: str
-    judge: _Judge
+    judge: Judge
     beyond: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A claim with its outcome, the numbers in words, and how many cells counted."""
+
+    claim: PaperClaim
+    outcome: Outcome
+    measured: str
+    n_cells: int
+
+
 def verdicts(records: Records) -> list[Verdict]:
-    """Return an answer to every claim that the records say something about.
-
-    Parameters
-    ----------
-    records : Records
-        Finished cells.
-
-    Returns
-    -------
-    list of Verdict
-        In the order of ``CLAIMS``; claims without a cell are left out.
-
-    Examples
-    --------
-    >>> from isoproj.reproduction.claims import verdicts
-    >>> from isoproj.reproduction.records import Records
-    >>> verdicts(Records())
-    []
-    """
+    """Return a verdict on every claim that some finished cell bears on."""
     found = []
     for claim in CLAIMS:
         holds, measured, count = claim.judge(records.of(claim.experiments))
@@ -133,475 +74,133 @@ def verdicts(records: Records) -> list[Verdict]:
     return found
 
 
-def value(finished: Finished, method: str, name: str = "distortion") -> float:
-    """Return a number of a method's score, NaN where there is none.
-
-    Examples
-    --------
-    >>> from isoproj.reproduction.claims import value
-    >>> from isoproj.reproduction.records import Finished
-    >>> from isoproj.reproduction.table import Cell, Subject
-    >>> cell = Cell("figure1", Subject("mnist", (5,)), 46, 5, 0)
-    >>> value(Finished(cell, {}, {"pca": {"distortion": 0.5}}), "pca")
-    0.5
-    """
-    found: Any = finished.scores.get(method, {}).get(name)
-    return math.nan if found is None else float(found)
-
-
-def _both(
-    cells: Iterable[Finished], one: str, other: str, name: str = "distortion"
-) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return a number of two methods, where both have it, shape (m, 2)."""
-    rows = [(value(f, one, name), value(f, other, name)) for f in cells]
-    table = np.array(rows, dtype=np.float64).reshape(-1, 2)
-    return table[np.isfinite(table).all(axis=1)]
-
-
-def _shares(
-    cells: list[Finished], rivals: Sequence[str]
-) -> tuple[list[float], list[float], int]:
-    """Return by rival how often the algorithm is lower, and by how much."""
-    shares, gains, count = [], [], 0
-    for rival in rivals:
-        table = _both(cells, ALGORITHM, rival)
-        count = max(count, table.shape[0])
-        if table.size:
-            lower = table[:, 0] < table[:, 1] - _EQUAL
-            shares.append(float(lower.mean()))
-            gains.append(float(np.median(1.0 - table[:, 0] / table[:, 1])))
-    return shares, gains, count
-
-
-def _lower_than(*rivals: str) -> _Judge:
-    def judge(cells: list[Finished]) -> tuple[bool, str, int]:
-        shares, gains, count = _shares(cells, rivals)
-        text = "; ".join(
-            f"lower than {_name(rival)} in {share:.0%} of cells, median improvement "
-            f"{gain:+.1%}"
-            for rival, share, gain in zip(rivals, shares, gains, strict=False)
-        )
-        return bool(shares) and min(shares) >= _ALMOST_ALWAYS, text, count
-
-    return judge
-
-
-_NAMES = {
-    "dual_ascent": "the paper's algorithm",
-    "sdp+dr": "SDP+DR",
-    "sdp+rr": "SDP+RR",
-    "sdp+dr/scs": "SDP+DR by SCS",
-    "pca": "PCA",
-    "random": "random",
-    "minimax": "minimax",
-}
-
-
-def _name(method: str) -> str:
-    return _NAMES.get(method, method)
-
-
-def _judge_sizes(cells: list[Finished]) -> tuple[bool, str, int]:
-    known, off, near, worst = 0, 0, [], 0.0
-    for finished in cells:
-        subject = finished.cell.subject
-        printed = _PRINTED.get((subject.data, finished.cell.r))
-        if printed is None:
-            continue
-        known += 1
-        d, n, step = printed
-        facts = finished.facts
-        off += facts["n_features"] != d or abs(facts["n_pairs"] - n) > 1
-        if facts["n_pairs"] != n:
-            near.append(f"{subject.title} has {facts['n_pairs']:,} pairs, not {n:,}")
-        worst = max(worst, abs(facts["step_size"] / step - 1.0))
-    text = f"{known - off} of {known} sizes agree"
-    text += f" ({'; '.join(near)})" if near else ""
-    text += f"; step sizes within {worst:.1%} of those printed"
-    return known > 0 and off == 0 and worst <= _STEP_TOLERANCE, text, known
-
-
-def _judge_converged(cells: list[Finished]) -> tuple[bool, str, int]:
-    """Is SDP worse when it may run to the end? One of the paper's own settings."""
-    unlimited = [f for f in cells if f.cell.r == 46]
-    return _lower_than("sdp+dr", "sdp+rr")(unlimited)
-
-
-def _judge_general(cells: list[Finished]) -> tuple[bool, str, int]:
-    limited = [f for f in cells if "sdp+dr/scs" in f.scores]
-    return _lower_than("sdp+dr/scs")(limited)
-
-
-def _course(finished: Finished, name: str) -> list[tuple[float, float, bool]]:
-    """Return (multiple of the algorithm's time, distortion, is converged) in order."""
-    own = value(finished, ALGORITHM, "cpu_seconds")
-    found = []
-    for key, score in finished.scores.items():
-        method, _, multiple = key.partition(" x ")
-        if method == name and multiple and score.get("distortion") is not None:
-            ratio = score["cpu_seconds"] / own
-            found.append((ratio, score["distortion"], score["status"] == "converged"))
-    return sorted(found)
-
-
-def _multiples(cells: list[Finished], name: str, *, equal: bool) -> tuple[str, float]:
-    """Return in words and as a number when SDP+DR equals the algorithm, or converges.
-
-    In multiples of the algorithm's processor time, the median over cells.
-    """
-    times, given = [], []
-    for finished in cells:
-        course = _course(finished, name)
-        aim = value(finished, ALGORITHM) + _EQUAL
-        if course:
-            reached = [t for t, y, over in course if (y <= aim if equal else over)]
-            times.append(min(reached, default=math.inf))
-            given.append(course[-1][0])
-    if not times:
-        return "an unknown time (not run)", math.nan
-    median, never = float(np.median(times)), sum(map(math.isinf, times))
-    if math.isinf(median):
-        text = f"more than {float(np.median(given)):.0f} times its time"
-    else:
-        text = f"{median:.2g} times its time"
-    late = f" ({never} of {len(times)} not within the time given)" if never else ""
-    return text + late, median
-
-
-def _judge_convergence_time(cells: list[Finished]) -> tuple[bool, str, int]:
-    ours, median = _multiples(cells, "sdp+dr", equal=False)
-    scs, _ = _multiples(cells, "sdp+dr/scs", equal=False)
-    text = (
-        f"SDP+DR converges after {ours} by our solver, after {scs} by the general "
-        "solver SCS (medians)"
-    )
-    return median > 3.0, text, len(cells)
-
-
-def _judge_speed(cells: list[Finished]) -> tuple[bool, str, int]:
-    ours, median = _multiples(cells, "sdp+dr", equal=True)
-    scs, _ = _multiples(cells, "sdp+dr/scs", equal=True)
-    text = (
-        f"SDP+DR is as good as the algorithm after {ours} by our solver, after {scs} "
-        "by SCS (medians)"
-    )
-    return median > 1.0, text, len(cells)
-
-
-def _judge_dimension(cells: list[Finished]) -> tuple[bool, str, int]:
-    growth: dict[str, list[float]] = {"printed": [], "fit": [], "ascent": []}
-    fields = {
-        "printed": "printed_step_cpu_seconds",
-        "fit": "cpu_seconds",
-        "ascent": "ascent_cpu_seconds",
-    }
-    widths: list[int] = []
-    for finished in cells:
-        widths = sorted(int(width) for width in finished.scores)
-        for what, name in fields.items():
-            first, last = (
-                value(finished, str(w), name) for w in (widths[0], widths[-1])
-            )
-            growth[what].append(last / first)
-    if not widths:
-        return False, "", 0
-    by = {what: float(np.median(ratios)) for what, ratios in growth.items()}
-    text = (
-        f"from d = {widths[0]:,} to {widths[-1]:,} a step as printed, with the d x d "
-        f"matrix, takes {by['printed']:.0f} times as long; in the span of the points "
-        f"({cells[0].facts['n_dims']} dimensions, whatever d) the ascent takes "
-        f"{by['ascent']:.1f} times and "
-        f"a whole certified fit {by['fit']:.1f} times as long"
-    )
-    return by["printed"] <= 2.0, text, len(cells)
-
-
-def ratios(cells: list[Finished]) -> list[tuple[float, float, float, float]]:
-    """Return ratios to p* (at least, at most) and the factors claimed and corrected.
-
-    ``p*`` lies between the best lower bound and minimax's distortion, so the ratio of
-    the algorithm to each of them brackets the ratio to ``p*``.
-    """
-    rows = []
-    for f in cells:
-        eps, best = value(f, ALGORITHM), value(f, "minimax")
-        lower = max(
-            (
-                value(f, name, "lower_bound")
-                for name in ("minimax", "sdp+dr", ALGORITHM)
-            ),
-            key=lambda bound: -1.0 if math.isnan(bound) else bound,
-        )
-        claimed, corrected = (
-            f.facts.get("claimed_ratio"),
-            f.facts.get("corrected_ratio"),
-        )
-        if claimed and corrected and best > 0.0 and lower > 0.0 and not math.isnan(eps):
-            rows.append((eps / best, eps / lower, float(claimed), float(corrected)))
-    return rows
-
-
-def _judge_theorem(cells: list[Finished]) -> tuple[bool, str, int]:
-    rows = ratios(cells)
-    broken = [
-        (least / claimed, least, claimed)
-        for least, _, claimed, _ in rows
-        if least > claimed
-    ]
-    if not broken:
-        return bool(rows), "not violated in any cell", len(rows)
-    _, ratio, claimed = max(broken)
-    text = (
-        f"violated for certain in {len(broken)} of {len(rows)} cells "
-        f"({len(broken) / len(rows):.0%}); worst: the algorithm is at least "
-        f"{ratio:.2f} "
-        f"times above the optimum where the theorem allows {claimed:.2f}"
-    )
-    return False, text, len(rows)
-
-
-def _judge_corrected(cells: list[Finished]) -> tuple[bool, str, int]:
-    rows = ratios(cells)
-    good = [most <= corrected for _, most, _, corrected in rows]
-    room = [corrected / most for _, most, _, corrected in rows]
-    text = (
-        f"holds in {sum(good)} of {len(rows)} cells; in the median the factor is "
-        f"{float(np.median(room)) if room else math.nan:.2f} times the measured ratio"
-    )
-    return bool(good) and all(good), text, len(rows)
-
-
-def _judge_average(cells: list[Finished]) -> tuple[bool, str, int]:
-    held, gaps, bounds = [], [], []
-    for finished in cells:
-        for steps, score in finished.scores.items():
-            gap = finished.facts["optimum_high"] - score["average_dual"]
-            held.append(gap <= score["bound"])
-            if int(steps) == N_STEPS:
-                gaps.append(gap)
-                bounds.append(score["bound"])
-    if not gaps:
-        return False, "", 0
-    text = (
-        f"holds in {sum(held)} of {len(held)} runs"
-        f"{', but says nothing' if min(bounds) >= 1.0 else ''}: after {N_STEPS} "
-        f"steps it allows {min(bounds):.1f} to {max(bounds):.1f} on a function between "
-        f"0 and 1, where the average iterate is {min(gaps):.4f} to {max(gaps):.4f} "
-        "below the optimum"
-    )
-    return all(held), text, len(cells)
-
-
-def _judge_pictures(cells: list[Finished]) -> tuple[bool, str, int]:
-    names = (ALGORITHM, "sdp+dr", "sdp+rr", "pca", "minimax")
-    kept = {name: [value(f, name, "neighbours_kept") for f in cells] for name in names}
-    if not cells:
-        return False, "", 0
-    mean = {name: float(np.mean(values)) for name, values in kept.items()}
-    text = "share of the 10 nearest neighbours kept: " + ", ".join(
-        f"{_name(name)} {mean[name]:.1%}" for name in names
-    )
-    rivals = max(mean["sdp+dr"], mean["sdp+rr"])
-    # A difference that an eye could see: one neighbour in a hundred.
-    return mean[ALGORITHM] > rivals + 0.01, text, len(cells)
-
-
-def _judge_minimax(cells: list[Finished]) -> tuple[bool, str, int]:
-    first, gains, gaps, matches = [], [], [], []
-    for f in cells:
-        best = value(f, "minimax")
-        rivals = [value(f, name) for name in f.scores if name != "minimax"]
-        if math.isnan(best):
-            continue
-        first.append(best <= np.nanmin(rivals) + _EQUAL)
-        gains.append(1.0 - best / value(f, ALGORITHM))
-        gaps.append(best / value(f, "minimax", "lower_bound") - 1.0)
-        matched = value(f, "minimax", "seconds_to_match")
-        if not math.isnan(matched):
-            matches.append(matched / value(f, ALGORITHM, "seconds"))
-    if not first:
-        return False, "", 0
-    text = (
-        f"lowest of all methods in {sum(first)} of {len(first)} cells; "
-        f"{float(np.nanmedian(gains)):.1%} below the paper's algorithm in the median "
-        f"(up to {float(np.nanmax(gains)):.1%}), {float(np.median(gaps)):.1%} "
-        "above the "
-        f"proven lower bound in the median (at most {max(gaps):.1%}); as good as the "
-        f"algorithm after {float(np.median(matches)) if matches else math.nan:.2f} of "
-        "its time"
-    )
-    return all(first), text, len(first)
-
-
-def _judge_classes(cells: list[Finished]) -> tuple[bool, str, int]:
-    whole = [f for f in cells if f.cell.r == WHOLE]
-    if not whole:
-        return False, "", 0
-    better = [value(f, "minimax") < value(f, "pca") for f in whole]
-    gaps = [value(f, "minimax") / value(f, "minimax", "lower_bound") - 1 for f in whole]
-    pairs = [f.facts["n_pairs"] for f in whole]
-    gains = [1.0 - value(f, "minimax") / value(f, "pca") for f in whole]
-    text = (
-        f"{min(pairs):,} to {max(pairs):,} pairs: minimax below PCA in "
-        f"{sum(better)} of "
-        f"{len(whole)} cells, by {float(np.median(gains)):.1%} in the median; "
-        f"{min(gaps):.1%} to {max(gaps):.1%} above the lower bound"
-    )
-    return all(better), text, len(whole)
-
-
-def _judge_held_out(cells: list[Finished]) -> tuple[bool, str, int]:
-    rows = []
-    for f in cells:
-        d = f.facts["n_features"]
-        above = f.facts["n_points"] > d
-        seen = {
-            name: (
-                value(f, name),
-                float(f.scores[name]["held_out"]["distortion"]),
-            )
-            for name in ("minimax", "pca")
-            if "held_out" in f.scores.get(name, {})
-        }
-        if len(seen) == 2:
-            rows.append((above, seen))
-    if not rows:
-        return False, "", 0
-    parts = []
-    for above, label in ((False, "with r below d"), (True, "with r above d")):
-        some = [seen for is_above, seen in rows if is_above == above]
-        if some:
-            train, test = np.mean([s["minimax"] for s in some], axis=0)
-            pca_train, pca_test = np.mean([s["pca"] for s in some], axis=0)
-            parts.append(
-                f"{label}: minimax {train:.3f} on the points fitted, {test:.3f} held "
-                f"out; PCA {pca_train:.3f} and {pca_test:.3f}"
-            )
-    worse = [s["minimax"][1] > s["minimax"][0] for _, s in rows]
-    text = "; ".join(parts) + (
-        f". Held-out pairs lose more than the guarantee in {sum(worse)} of {len(rows)} "
-        "cells: it is for the points fitted"
-    )
-    return True, text, len(rows)
-
-
-CLAIMS: tuple[Claim, ...] = (
-    Claim(
+CLAIMS: tuple[PaperClaim, ...] = (
+    PaperClaim(
         "Table 1",
         "Sizes n, dimensions d and step sizes follow from r, T = 120 and the formula.",
         ("table1", "table1-news"),
         "n within one pair, step size within 2.5% (it is printed with few digits)",
-        _judge_sizes,
+        judge_sizes,
     ),
-    Claim(
+    PaperClaim(
         "Better than PCA and random",
         "The algorithm's distortion is lower than PCA's and random projection's almost "
         "always.",
         GRID,
         "lower in at least 90% of cells",
-        _lower_than("pca", "random"),
+        lower_than("pca", "random"),
     ),
-    Claim(
+    PaperClaim(
         "Better than SDP under the time rules",
         "The algorithm's distortion is lower than that of SDP+DR and SDP+RR almost "
         "always, when these get no limit at 1K, three times its time at 5K, 10K and on "
         "20 Newsgroups, and its own time at 50K and 100K.",
         GRID,
         "lower in at least 90% of cells; the relaxation is solved by our own solver",
-        _lower_than("sdp+dr", "sdp+rr"),
+        lower_than("sdp+dr", "sdp+rr"),
     ),
-    Claim(
+    PaperClaim(
         "Better than SDP at convergence",
         "At 1K, where SDP+DR and SDP+RR run until they converge, the algorithm is "
         "still better.",
         ("figure1",),
         "lower in at least 90% of cells",
-        _judge_converged,
+        lower_than("sdp+dr", "sdp+rr", among=lambda f: f.cell.r == _UNLIMITED),
     ),
-    Claim(
+    PaperClaim(
         "Better than SDP by a general solver",
         "The same against SDP+DR at 5K and three times the time, with the relaxation "
         "solved by a general conic solver, SCS, instead of ours.",
         ("figure1",),
         "lower in at least 90% of cells",
-        _judge_general,
+        lower_than("sdp+dr/scs", among=lambda f: "sdp+dr/scs" in f.scores),
     ),
-    Claim(
+    PaperClaim(
         "SDP converges too late",
         "SDP+DR takes significantly longer to converge than the three times that it "
         "was given.",
         ("figure3",),
         "the faster solver needs more than 3 times the algorithm's time (median)",
-        _judge_convergence_time,
+        slower_by(
+            3.0,
+            "SDP+DR converges after {ours} by our solver, after {scs} by the general "
+            "solver SCS (medians)",
+            equal=False,
+        ),
     ),
-    Claim(
+    PaperClaim(
         "Faster than SDP",
         "At equal distortion the algorithm is faster than SDP+DR.",
         ("figure3",),
         "the faster solver needs more than the algorithm's time (median)",
-        _judge_speed,
+        slower_by(
+            1.0,
+            "SDP+DR is as good as the algorithm after {ours} by our solver, after "
+            "{scs} by SCS (medians)",
+            equal=True,
+        ),
     ),
-    Claim(
+    PaperClaim(
         "Does not slow down with d",
         "The algorithm does not slow down with the dimension of the data, because only "
         "the top k eigenvectors of the d x d matrix are needed.",
         ("dimension",),
         "a step as printed takes at most twice as long at 16 times the dimension",
-        _judge_dimension,
+        judge_dimension,
     ),
-    Claim(
+    PaperClaim(
         "Theorem 1 as claimed",
         "The algorithm is within 1/(1 - sigma_1^2/n) of the optimum.",
         GRID,
         "no cell where the ratio to an upper bound of the optimum exceeds the factor",
-        _judge_theorem,
+        judge_theorem,
     ),
-    Claim(
+    PaperClaim(
         "Theorem 1 corrected",
         "Within 1/(1 - (sigma_1^2 + ... + sigma_k^2)/n) of the optimum.",
         GRID,
         "the ratio to a lower bound of the optimum stays within the factor everywhere",
-        _judge_corrected,
+        judge_corrected,
         beyond=True,
     ),
-    Claim(
+    PaperClaim(
         "Theorem 2",
         "The dual value of the average iterate is within sqrt(2n/T) of the optimum.",
         ("convergence",),
         "holds in every run",
-        _judge_average,
+        judge_average,
     ),
-    Claim(
+    PaperClaim(
         "Pictures",
         "SDP+RR and SDP+DR distort the point clouds more than the algorithm (t-SNE of "
         "40-dimensional embeddings).",
         ("figure4",),
         "the algorithm keeps at least one nearest neighbour in a hundred more",
-        _judge_pictures,
+        judge_pictures,
     ),
-    Claim(
+    PaperClaim(
         "Minimax",
         "A search for the projection itself does better than every method of the paper "
         "and comes with a proof of how much is left.",
         GRID,
         "lowest in every cell",
-        _judge_minimax,
+        judge_minimax,
         beyond=True,
     ),
-    Claim(
+    PaperClaim(
         "Whole classes",
         "The same on all images of a digit, exactly over all pairs.",
         ("classes",),
         "below PCA in every cell",
-        _judge_classes,
+        judge_classes,
         beyond=True,
     ),
-    Claim(
+    PaperClaim(
         "Held-out points",
         "What points lose that were not fitted, which the paper does not show.",
         ("held-out", "classes"),
         "none: this is a measurement",
-        _judge_held_out,
+        judge_held_out,
         beyond=True,
     ),
 )

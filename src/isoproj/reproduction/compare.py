@@ -1,4 +1,4 @@
-"""Methods side by side on the same points: tidy records, a table, a plot."""
+"""Methods compared on the same points: one record per fit, a table, a plot."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import math
 import os
 import platform
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +15,13 @@ import numpy as np
 import scipy
 import sklearn
 from numpy.typing import ArrayLike
-from sklearn.base import clone
 
 from isoproj._version import __version__
 from isoproj.baselines.adagio import Adagio
 from isoproj.baselines.dual_ascent import DualAscent
 from isoproj.baselines.fair_pca import FairPCA
-from isoproj.baselines.fixed_rank import FroMax, NILEPro
+from isoproj.baselines.fro_max import FroMax
+from isoproj.baselines.nile_pro import NILEPro
 from isoproj.baselines.numax import NuMax
 from isoproj.baselines.pca import PCAProjection
 from isoproj.baselines.random import RandomProjection
@@ -33,14 +32,20 @@ from isoproj.estimators.near_isometric import NearIsometricProjection
 from isoproj.numerics.arrays import Rows
 from isoproj.numerics.threads import n_threads
 from isoproj.plot._style import axes_or_new, colour_of, draw_floor
-from isoproj.reproduction.referee import Score, run
+from isoproj.reproduction.referee import Record, measure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["METHODS", "Comparison", "Record", "compare", "machine_facts", "measure"]
+__all__ = [
+    "DEFAULT_METHODS",
+    "METHODS",
+    "Comparison",
+    "Record",
+    "compare",
+    "machine_facts",
+]
 
-Record = dict[str, Any]
 Data = ArrayLike | Rows | Callable[[int], Any]
 
 METHODS: dict[str, Callable[[], Any]] = {
@@ -157,6 +162,7 @@ class Comparison:
         )
 
     def _notes(self) -> Iterator[str]:
+        """Yield one line per method that failed, with the reason."""
         errors = {(r["method"], r["error"]) for r in self.records if r.get("error")}
         for method, error in sorted(errors):
             yield f"{method} failed: {error}"
@@ -214,7 +220,7 @@ def compare(
     y: object = None,
     progress: Callable[[Record], None] | None = None,
 ) -> Comparison:
-    """Fit every method for every dimension and seed, and have one referee score all.
+    """Fit every method for every dimension and seed; one referee scores all maps.
 
     Parameters
     ----------
@@ -275,6 +281,7 @@ def compare(
 
 
 def _estimators(methods: Iterable[str] | Mapping[str, Any]) -> dict[str, Any]:
+    """Return estimators by name; raise if a name is unknown."""
     if isinstance(methods, Mapping):
         return dict(methods)
     if isinstance(methods, str):
@@ -291,90 +298,8 @@ def _estimators(methods: Iterable[str] | Mapping[str, Any]) -> dict[str, Any]:
     return chosen
 
 
-def measure(
-    name: str,
-    estimator: Any,  # noqa: ANN401 - anything with fit and components_
-    X: ArrayLike | Rows,
-    k: int,
-    seed: int,
-    *,
-    time_limit: float | None = None,
-    y: object = None,
-    inspect: Callable[[Any], Record] | None = None,
-) -> Record:
-    """Fit one method once and have the referee score it.
-
-    Parameters
-    ----------
-    name : str
-        What the record calls the method.
-    estimator : object
-        Cloned, then given ``n_components``, ``random_state`` and ``time_limit`` where
-        it has them.
-    X : array-like or sparse matrix of shape (n_points, n_features)
-        The points.
-    k : int
-        Dimensions.
-    seed : int
-        Set as ``random_state``.
-    time_limit : float or None
-        Seconds that ``fit`` may take.
-    y : object
-        Passed to ``fit``.
-    inspect : callable or None
-        Called with the fitted estimator; what it returns joins the record.
-
-    Returns
-    -------
-    dict
-        Numbers, or ``error`` with the reason where the method failed.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.baselines import PCAProjection
-    >>> from isoproj.reproduction.compare import measure
-    >>> X = np.random.default_rng(0).normal(size=(12, 5))
-    >>> measure("pca", PCAProjection(), X, k=2, seed=0)["n_components"]
-    2
-    """
-    shape = [int(size) for size in X.shape] if hasattr(X, "shape") else None
-    record: Record = {"method": name, "k": k, "seed": int(seed), "shape": shape}
-    record["time_limit"] = time_limit
-    try:
-        fresh = clone(estimator)
-        wanted = {
-            "n_components": k,
-            "random_state": int(seed),
-            "time_limit": time_limit,
-        }
-        known = fresh.get_params(deep=False)
-        fresh.set_params(**{n: v for n, v in wanted.items() if n in known})
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
-            score: Score = run(fresh, X, y, pairs=known.get("pairs", "all"))
-            found = {} if inspect is None else inspect(fresh)
-    except Exception as error:
-        reason = " ".join(str(error).split()) or "no reason given"
-        return record | {"error": f"{type(error).__name__}: {reason}"}
-    status = getattr(fresh, "status_", None)
-    return record | {
-        **score.as_dict(),
-        "status": None if status is None else str(status),
-        "warnings": [" ".join(str(w.message).split()) for w in told],
-        **found,
-    }
-
-
 def machine_facts() -> Record:
-    """Return versions and machine, so that a record can be read years later.
-
-    Examples
-    --------
-    >>> from isoproj.reproduction.compare import machine_facts
-    >>> sorted(machine_facts())[:2]
-    ['cores', 'isoproj']
-    """
+    """Return versions and machine, so that a record can be read years later."""
     return {
         "isoproj": __version__,
         "python": platform.python_version(),
@@ -389,11 +314,13 @@ def machine_facts() -> Record:
 
 
 def _least(columns: Iterable[list[float]]) -> float:
+    """Return the least mean of some lists, NaN where all are empty."""
     means = [float(np.mean(values)) for values in columns if values]
     return min(means) if means else math.nan
 
 
 def _cell(values: list[float], best: float) -> str:
+    """Return mean and spread of a table's cell, with a mark where it is the least."""
     if not values:
         return "failed "
     mean = float(np.mean(values))
@@ -404,6 +331,7 @@ def _cell(values: list[float], best: float) -> str:
 
 
 def _aligned(lines: list[list[str]]) -> list[str]:
+    """Return rows of text padded to columns of equal width."""
     widths = [max(len(line[c]) for line in lines) for c in range(len(lines[0]))]
     return [
         "  ".join(

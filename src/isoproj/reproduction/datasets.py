@@ -1,8 +1,8 @@
 """The data of the paper: MNIST, 20 Newsgroups, and bundled digits in their place.
 
-Files are looked for in the folder that ``ISOPROJ_DATA`` names (without it in
-``../shared/data``), then scikit-learn's fetchers are asked, unless told to stay
-offline. What is read is checked: images against a checksum, posts by their number.
+Files are read from the folder that ``ISOPROJ_DATA`` names, or from ``../shared/data``.
+Where they are missing, scikit-learn downloads the data unless ``offline`` is set.
+Images are checked against a checksum, posts by their number.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = [
 GROUPS = ("alt.atheism", "comp.os.ms-windows.misc")
 N_WORDS = 8000
 _IMAGES = ("train_images", "train_labels", "test_images", "test_labels")
-# Of the pixels and labels of all 70,000 images in their original order.
+# SHA-256 of the pixels and labels of all 70,000 images in their original order.
 _MNIST_SHA256 = "06b0d1f124c4e5fa796686ade41a9b778edacc8622f2195a352ef479ad44fc16"
 _IDX = {
     "train_images": "train-images-idx3-ubyte",
@@ -55,29 +55,19 @@ _IDX = {
 _KERAS = dict(zip(("x_train", "y_train", "x_test", "y_test"), _IMAGES, strict=True))
 _N_POSTS = {"train": (480, 591), "test": (319, 394)}
 _NEWS_FILE = "20news_two_groups.json.gz"
-_PATIENCE = 20.0
+_NETWORK_SECONDS = 20.0
 
 
 class MissingDataError(IsoprojError):
-    """A data set is not at hand; the message says where to put which file."""
+    """A data set is missing; the message says which file to put where."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Collection:
-    """Labelled points, some for fitting and some held out.
+    """Labelled points for fitting, and others held out.
 
-    Parameters
-    ----------
-    name : str
-        ``"mnist"``, ``"news"`` or ``"digits"``.
-    train, test : ndarray or CSR array of shape (n_points, n_features)
-        The points.
-    train_labels, test_labels : ndarray of shape (n_points,)
-        A digit, or the number of the newsgroup.
-    source : str
-        Where they came from.
-    fingerprint : str
-        SHA-256 of their content.
+    Points are dense or CSR rows; a label is a digit or the number of a newsgroup.
+    ``source`` says where the points came from, ``fingerprint`` is their SHA-256.
     """
 
     name: str
@@ -90,44 +80,16 @@ class Collection:
 
 
 def data_folder() -> Path:
-    """Return the folder in which data files are looked for.
-
-    Examples
-    --------
-    >>> from isoproj.reproduction.datasets import data_folder
-    >>> data_folder().name != ""
-    True
-    """
+    """Return the folder from which data files are read."""
     asked = os.environ.get("ISOPROJ_DATA")
     return Path(asked) if asked else Path("../shared/data").absolute()
 
 
 @functools.lru_cache(maxsize=3)
 def load(name: str, *, offline: bool = False) -> Collection:
-    """Return a data set of the paper, or the bundled digits.
+    """Return MNIST, the newsgroups ("news") or the bundled digits, checked.
 
-    Parameters
-    ----------
-    name : {"mnist", "news", "digits"}
-        Which.
-    offline : bool
-        Whether to stay away from the network.
-
-    Returns
-    -------
-    Collection
-        Checked against what is known of it.
-
-    Raises
-    ------
-    MissingDataError
-        If it is not at hand; the message says what to put where.
-
-    Examples
-    --------
-    >>> from isoproj.reproduction.datasets import load
-    >>> load("digits").train.shape
-    (1348, 64)
+    Raises ``MissingDataError`` where a data set is missing and cannot be downloaded.
     """
     loaders: dict[str, Callable[[bool], Collection]] = {
         "mnist": _mnist,
@@ -143,34 +105,10 @@ def load(name: str, *, offline: bool = False) -> Collection:
 def sample(
     collection: Collection, labels: tuple[int, ...], r: int | None, seed: int
 ) -> Array:
-    """Return points of the given labels as dense rows, ``r`` drawn at random.
+    """Return training points of the given labels as dense rows, ``r`` at random.
 
-    Parameters
-    ----------
-    collection : Collection
-        Where from; training points only.
-    labels : tuple of int
-        Several labels share ``r`` equally.
-    r : int or None
-        How many; None means all, in their order.
-    seed : int
-        Decides the draw.
-
-    Returns
-    -------
-    ndarray of shape (r, n_features)
-        In float64.
-
-    Raises
-    ------
-    MissingDataError
-        If there are fewer.
-
-    Examples
-    --------
-    >>> from isoproj.reproduction.datasets import load, sample
-    >>> sample(load("digits"), (5,), 10, seed=0).shape
-    (10, 64)
+    Several labels share ``r`` equally; None means all points in their order. Raises
+    ``MissingDataError`` where a label has too few points.
     """
     rng = np.random.default_rng(seed)
     chosen = []
@@ -188,22 +126,17 @@ def sample(
 
 
 def held_out(collection: Collection, labels: tuple[int, ...]) -> Array:
-    """Return all test points of the given labels as dense rows.
-
-    Examples
-    --------
-    >>> from isoproj.reproduction.datasets import held_out, load
-    >>> held_out(load("digits"), (5,)).shape
-    (41, 64)
-    """
+    """Return all test points of the given labels as dense rows."""
     return _dense(collection.test[np.isin(collection.test_labels, labels)])
 
 
 def _dense(rows: Any) -> Array:  # noqa: ANN401 - dense or sparse
+    """Return rows as a dense array of float64."""
     return np.asarray(as_dense(rows), dtype=np.float64)
 
 
 def _digits(_: bool) -> Collection:
+    """Return the digits that scikit-learn bundles."""
     from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)
@@ -220,6 +153,7 @@ def _digits(_: bool) -> Collection:
 
 
 def _sha256(arrays: list[NDArray[np.uint8]]) -> str:
+    """Return the SHA-256 of some arrays, one after the other."""
     digest = hashlib.sha256()
     for array in arrays:
         digest.update(np.ascontiguousarray(array).tobytes())
@@ -227,12 +161,14 @@ def _sha256(arrays: list[NDArray[np.uint8]]) -> str:
 
 
 def _cache_folder() -> Path:
+    """Return the folder in which downloaded data are kept."""
     from sklearn.datasets import get_data_home
 
     return Path(get_data_home()) / "isoproj"
 
 
 def _mnist(offline: bool) -> Collection:
+    """Return MNIST, checked against its checksum."""
     arrays, source = _mnist_arrays(offline)
     for name, array in arrays.items():
         if name.endswith("images"):
@@ -241,8 +177,8 @@ def _mnist(offline: bool) -> Collection:
     if fingerprint != _MNIST_SHA256:
         msg = (
             f"{source} must hold the 70,000 images of MNIST in their original order; "
-            f"its checksum is {fingerprint[:12]}, not {_MNIST_SHA256[:12]}. Get it "
-            "anew."
+            f"its checksum is {fingerprint[:12]}, not {_MNIST_SHA256[:12]}. "
+            "Download it again."
         )
         raise IsoprojError(msg)
     return Collection(
@@ -257,7 +193,7 @@ def _mnist(offline: bool) -> Collection:
 
 
 def _mnist_arrays(offline: bool) -> tuple[dict[str, NDArray[np.uint8]], str]:
-    """Return the four arrays from the first place that has them."""
+    """Return the four arrays, and the name of the source that has them."""
     for folder in (data_folder(), _cache_folder()):
         for path in (folder / "mnist.npz", folder / "mnist_784.npz"):
             if path.is_file():
@@ -271,7 +207,7 @@ def _mnist_arrays(offline: bool) -> tuple[dict[str, NDArray[np.uint8]], str]:
         if fetched is not None:
             return fetched, "OpenML mnist_784"
     msg = (
-        "MNIST is not at hand: put mnist.npz, or the four IDX files "
+        "MNIST is missing: put mnist.npz, or the four IDX files "
         f"({', '.join(_IDX.values())}; .gz will do), into {data_folder()}, or name "
         "their folder in ISOPROJ_DATA."
     )
@@ -279,6 +215,7 @@ def _mnist_arrays(offline: bool) -> tuple[dict[str, NDArray[np.uint8]], str]:
 
 
 def _from_npz(path: Path) -> dict[str, NDArray[np.uint8]]:
+    """Return the four arrays of an NPZ file, under either naming."""
     try:
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             named = {_KERAS.get(name, name): name for name in file.files}
@@ -286,12 +223,13 @@ def _from_npz(path: Path) -> dict[str, NDArray[np.uint8]]:
     except (KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         msg = (
             f"{path.name} must hold the arrays {', '.join(_IMAGES)}; reading it fails: "
-            f"{error}. Get it anew."
+            f"{error}. Download it again."
         )
         raise IsoprojError(msg) from None
 
 
 def _idx_file(folder: Path, stem: str) -> Path | None:
+    """Return the IDX file of a name in a folder, None where there is none."""
     # Some copies write the dot of the old file names.
     names = [stem, f"{stem}.gz", stem.replace("-idx", ".idx")]
     return next((folder / name for name in names if (folder / name).is_file()), None)
@@ -309,20 +247,23 @@ def _from_idx(path: Path) -> NDArray[np.uint8]:
             raise ValueError  # noqa: TRY301 - the one answer to all faults is below
         return np.frombuffer(content, np.uint8, offset=4 + 4 * rank).reshape(sizes)
     except (IndexError, struct.error, ValueError, EOFError, gzip.BadGzipFile):
-        msg = f"{path.name} must be a whole IDX file of bytes; it is not. Get it anew."
+        msg = (
+            f"{path.name} must be a whole IDX file of bytes; it is not. "
+            "Download it again."
+        )
         raise IsoprojError(msg) from None
 
 
 def _fetched_mnist() -> dict[str, NDArray[np.uint8]] | None:
-    """Return the images from OpenML and keep them, or None where it is out of reach."""
+    """Return the images from OpenML and keep a copy; None where that fails."""
     from sklearn.datasets import fetch_openml
 
     try:
-        with _impatient():
+        with _network_timeout():
             got = fetch_openml(
                 "mnist_784", version=1, as_frame=False, parser="liac-arff", n_retries=1
             )
-    except Exception:  # whatever the network or its mirror says, it is not at hand
+    except Exception:  # of whatever kind: the data are missing
         return None
     images, labels = got.data.astype(np.uint8), got.target.astype(np.uint8)
     parts = (images[:60000], labels[:60000], images[60000:], labels[60000:])
@@ -335,10 +276,10 @@ def _fetched_mnist() -> dict[str, NDArray[np.uint8]] | None:
 
 
 @contextmanager
-def _impatient() -> Iterator[None]:
-    """Give up on a silent network after a while."""
+def _network_timeout() -> Iterator[None]:
+    """Limit how long a connection may stay silent."""
     before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(_PATIENCE)
+    socket.setdefaulttimeout(_NETWORK_SECONDS)
     try:
         yield
     finally:
@@ -346,12 +287,13 @@ def _impatient() -> Iterator[None]:
 
 
 def _news(offline: bool) -> Collection:
+    """Return word counts of the two newsgroups, commonest words first."""
     posts, source = _posts(offline)
     counts = {part: tuple(len(group) for group in posts[part]) for part in posts}
     if counts != _N_POSTS:
         msg = (
             f"{source} must hold the by-date split of {' and '.join(GROUPS)}, "
-            f"{_N_POSTS} posts; it holds {counts}. Get it anew."
+            f"{_N_POSTS} posts; it holds {counts}. Download it again."
         )
         raise IsoprojError(msg)
     from sklearn.feature_extraction.text import CountVectorizer
@@ -359,7 +301,7 @@ def _news(offline: bool) -> Collection:
     counter = CountVectorizer(max_features=N_WORDS, dtype=np.float64)
     texts = {part: [text for group in posts[part] for text in group] for part in posts}
     train = scipy.sparse.csr_array(counter.fit_transform(texts["train"]))
-    # Columns by falling frequency, so that the first d of them are d commonest words.
+    # Columns by falling frequency, so that the first d are the d commonest words.
     order = np.argsort(-np.asarray(train.sum(axis=0)).ravel(), kind="stable")
     test = scipy.sparse.csr_array(counter.transform(texts["test"]))
     content = json.dumps(posts, sort_keys=True).encode()
@@ -375,7 +317,7 @@ def _news(offline: bool) -> Collection:
 
 
 def _posts(offline: bool) -> tuple[dict[str, list[list[str]]], str]:
-    """Return the posts by part and group from the first place that has them."""
+    """Return the posts by part and group, and the name of their source."""
     path = data_folder() / _NEWS_FILE
     if path.is_file():
         try:
@@ -388,29 +330,26 @@ def _posts(offline: bool) -> tuple[dict[str, list[list[str]]], str]:
         except (KeyError, ValueError, OSError, EOFError) as error:
             msg = (
                 f"{path.name} must hold posts by split and group; reading it fails: "
-                f"{error}. Get it anew."
+                f"{error}. Download it again."
             )
             raise IsoprojError(msg) from None
     fetched = _fetched_posts(download=not offline)
     if fetched is not None:
         return fetched, "scikit-learn fetch_20newsgroups"
     msg = (
-        f"20 Newsgroups is not at hand: put {_NEWS_FILE} into {data_folder()}, or name "
+        f"20 Newsgroups is missing: put {_NEWS_FILE} into {data_folder()}, or name "
         "its folder in ISOPROJ_DATA."
     )
     raise MissingDataError(msg)
 
 
 def _fetched_posts(*, download: bool) -> dict[str, list[list[str]]] | None:
-    """Return the posts by scikit-learn's fetcher, None where it is out of reach.
-
-    It keeps a copy of what it has downloaded.
-    """
+    """Return the posts by scikit-learn's fetcher; None where that fails."""
     from sklearn.datasets import fetch_20newsgroups
 
     posts = {}
     try:
-        with _impatient():
+        with _network_timeout():
             for part in ("train", "test"):
                 posts[part] = [
                     list(
@@ -424,6 +363,6 @@ def _fetched_posts(*, download: bool) -> dict[str, list[list[str]]] | None:
                     )
                     for group in GROUPS
                 ]
-    except Exception:  # whatever the network or its mirror says, it is not at hand
+    except Exception:  # of whatever kind: the data are missing
         return None
     return posts

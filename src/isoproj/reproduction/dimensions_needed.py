@@ -1,9 +1,8 @@
-"""How many dimensions one promise takes: by a formula, by others' maps, by proof."""
+"""How many dimensions a distortion bound needs: by formula, by maps, by proof."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +20,7 @@ from isoproj.reproduction.referee import score_map
 
 __all__ = ["DimensionsNeeded", "johnson_lindenstrauss_comparison"]
 
-# What alternating directions may leave outside NuMax's band.
+# How far outside the band a pair of NuMax's map may end.
 _EDGE = 1e-6
 
 
@@ -34,22 +33,22 @@ class DimensionsNeeded:
     n_points, n_features : int
         Shape of the data.
     max_distortion : float
-        The one-sided promise: no pair loses a larger share under a projection.
+        The one-sided bound: no pair loses a larger share under a projection.
     isometry : float
-        The same promise two-sided, ``max_distortion / (2 - max_distortion)``.
+        The same bound two-sided, ``max_distortion / (2 - max_distortion)``.
     formula : int
-        What the Johnson-Lindenstrauss lemma asks for, whatever the data; may be more
+        Dimensions by the Johnson-Lindenstrauss lemma, whatever the data; may be more
         than there are features.
     random : int
-        Found to suffice for a random subspace (median over draws).
+        Dimensions that suffice for a random subspace (median over draws), measured.
     pca : int
-        Found to suffice for principal components.
+        Dimensions that suffice for principal components, measured.
     numax : int or None
-        What NuMax's map has; None where it left the band, or found no map in time.
+        Dimensions of NuMax's map; None where it left the band or found no map in time.
     found : int
-        What an orthogonal projection of ours has, certified.
+        Dimensions of our orthogonal projection, certified.
     necessary : int
-        No orthogonal projection to fewer dimensions can keep the promise; proved.
+        No orthogonal projection to fewer dimensions keeps the bound; proved.
     """
 
     n_points: int
@@ -89,29 +88,31 @@ def johnson_lindenstrauss_comparison(
     time_limit: float | None = 60.0,
     random_state: int = 0,
 ) -> DimensionsNeeded:
-    """Say how many dimensions one promise takes by formula, by others, and by proof.
+    """Compare how many dimensions a distortion bound needs by several methods.
 
-    The promise must be the same for all. A projection only loses: no pair more than
-    ``max_distortion`` of its squared length. Johnson-Lindenstrauss and NuMax count two-
-    sidedly. Scaled by ``1 / sqrt(1 - max_distortion / 2)``, such a projection keeps
-    every squared length within ``1 +- max_distortion / (2 - max_distortion)``; that is
-    the band asked of the formula, of NuMax, and, at whichever scale suits them best,
-    of random subspaces and principal components. (So it is a little easier for these
-    than for ours, whose longest pair need not keep all of its length.)
+    All methods must keep the same bound. A projection only shrinks: no pair loses more
+    than ``max_distortion`` of its squared length. The Johnson-Lindenstrauss lemma and
+    NuMax bound losses and gains alike. Scaled by ``1 / sqrt(1 - max_distortion / 2)``,
+    such a projection keeps every squared length within
+    ``1 +- max_distortion / (2 - max_distortion)``. That is the band asked of the
+    formula, of NuMax, and, at the scale that suits them best, of random subspaces and
+    principal components. (The band is a little easier for these
+    than the bound is for our projection, because no pair need keep all its length.)
 
-    What is proved necessary is so for orthogonal projections. NuMax's maps are none:
-    they may stretch directions that no pair has, and so may need fewer dimensions.
+    The number proved necessary holds for orthogonal projections. NuMax's maps are not
+    orthogonal: they may stretch directions that no pair has, and so may need fewer
+    dimensions.
 
     Parameters
     ----------
     X : array-like or sparse matrix of shape (n_points, n_features)
         The points; all their pairs count.
     max_distortion : float
-        The promise, between 0 and 1.
+        Largest share of squared length that a pair may lose, between 0 and 1.
     n_draws : int
-        Random subspaces to take the median of.
+        Number of random subspaces, of which the median is taken.
     time_limit : float or None
-        Seconds for NuMax, and again for ours.
+        Seconds for NuMax, and again for our projection.
     random_state : int
         Decides the draws and the solvers' random starts.
 
@@ -123,7 +124,7 @@ def johnson_lindenstrauss_comparison(
     Raises
     ------
     ValueError
-        If the promise is not between 0 and 1, or the data are not usable.
+        If ``max_distortion`` is not between 0 and 1, or the data are not usable.
 
     Examples
     --------
@@ -134,16 +135,7 @@ def johnson_lindenstrauss_comparison(
     >>> needed.necessary <= needed.found < needed.formula
     True
     """
-    promise: object = max_distortion
-    if not isinstance(promise, int | float | np.number) or not 0.0 < promise < 1.0:
-        msg = (
-            f"max_distortion must be a number between 0 and 1; got {promise!r}. "
-            "It is the share of squared length that a pair may lose."
-        )
-        raise ValueError(msg)
-    if n_draws < 1:
-        msg = f"n_draws must be a whole number above 0; got {n_draws!r}. Use 3."
-        raise ValueError(msg)
+    _check(max_distortion, n_draws)
     rows = check_points(X)
     isometry = max_distortion / (2.0 - max_distortion)
     ours = NearIsometricProjection(
@@ -167,31 +159,39 @@ def johnson_lindenstrauss_comparison(
     )
 
 
+def _check(max_distortion: object, n_draws: int) -> None:
+    """Raise unless the bound and the number of draws are usable."""
+    is_number = isinstance(max_distortion, int | float | np.number)
+    if not is_number or not 0.0 < float(max_distortion) < 1.0:  # type: ignore[arg-type]
+        msg = (
+            f"max_distortion must be a number between 0 and 1; got {max_distortion!r}. "
+            "It is the share of squared length that a pair may lose."
+        )
+        raise ValueError(msg)
+    if n_draws < 1:
+        msg = f"n_draws must be a whole number above 0; got {n_draws!r}. Use 3."
+        raise ValueError(msg)
+
+
 def _random_axes(n_features: int, seed: int) -> Array:
-    """Return a uniformly random orthogonal matrix; its first rows are one for less."""
+    """Return a random orthogonal matrix; its first rows span a random subspace."""
     return np.asarray(scipy.stats.ortho_group.rvs(n_features, random_state=seed))
 
 
 def _fewest(rows: Rows, isometry: float, axes: Array) -> int:
-    """Return how many leading axes keep the promise, by bisection."""
-
-    def suffices(k: int) -> bool:
-        return score_map(rows, axes[:k]).isometry <= isometry
-
-    return _bisect(suffices, axes.shape[0])
-
-
-def _bisect(suffices: Callable[[int], bool], most: int) -> int:
-    low, high = 0, most
+    """Return how many leading axes keep the band, by bisection."""
+    low, high = 0, int(axes.shape[0])
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if suffices(middle) else (middle, high)
+        suffices = score_map(rows, axes[:middle]).isometry <= isometry
+        low, high = (low, middle) if suffices else (middle, high)
     return high
 
 
 def _numax(
     rows: Rows, isometry: float, time_limit: float | None, random_state: int
 ) -> int | None:
+    """Return the dimensions of NuMax's map, None where it leaves the band."""
     with warnings.catch_warnings():
         # A map that ran out of time is judged by where its pairs end.
         warnings.simplefilter("ignore", ConvergenceWarning)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from isoproj.plot._style import FLOOR, draw_floor
-from isoproj.reproduction.claims import GRID, ratios, value
+from isoproj.reproduction.evidence import GRID, ratios, value
 from isoproj.reproduction.records import Finished, Records
 from isoproj.reproduction.style import (
     BLACK,

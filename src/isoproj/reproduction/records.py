@@ -1,7 +1,7 @@
-"""Records on disk: one JSON object a line, whole or not at all.
+"""Records on disk: one JSON object a line.
 
 A line is either a run (machine, versions, data) or a finished cell that names its run.
-Lines are appended as cells finish; one torn by a kill is dropped when read.
+Lines are appended as cells finish; a last line that a kill cut short is ignored.
 """
 
 from __future__ import annotations
@@ -22,20 +22,9 @@ __all__ = ["Finished", "Records", "append", "mend"]
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A cell with what it measured.
+    """A finished cell: facts about its sample, scores, its run, and its seconds.
 
-    Parameters
-    ----------
-    cell : Cell
-        Which.
-    facts : dict
-        About the sample.
-    scores : dict
-        By method, or by whatever the experiment varies.
-    run : str
-        The run it belongs to.
-    seconds : float
-        Wall time of the whole cell.
+    Scores go by method, or by whatever the experiment varies.
     """
 
     cell: Cell
@@ -46,11 +35,11 @@ class Finished:
 
     @property
     def has_failed(self) -> bool:
-        """Whether a method could not be measured, so that it is worth another try."""
+        """Whether a method failed, so that the cell is worth another try."""
         return any("error" in score for score in self.scores.values())
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what goes on a line."""
+        """Return the content of a line."""
         return {
             "experiment": self.cell.experiment,
             "data": self.cell.subject.data,
@@ -80,20 +69,9 @@ class Finished:
 
 @dataclass(slots=True, eq=False)
 class Records:
-    """All finished cells and the runs that made them.
+    """All finished cells by key, and the runs that made them by name.
 
-    Parameters
-    ----------
-    runs : dict
-        Facts of machine, versions and data by run.
-    cells : dict
-        Finished cells by key; a cell done again replaces the older one.
-
-    Examples
-    --------
-    >>> from isoproj.reproduction.records import Records
-    >>> len(Records().cells)
-    0
+    A cell that is finished again replaces the older one.
     """
 
     runs: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -101,12 +79,9 @@ class Records:
 
     @staticmethod
     def read(path: str | os.PathLike[str]) -> Records:
-        """Return the records of a file, none where it does not exist.
+        """Return the records of a file, empty where it does not exist.
 
-        Raises
-        ------
-        FormatError
-            If a line other than a torn last one is not a record.
+        Raises ``FormatError`` if a whole line is not a record.
         """
         records = Records()
         for run, finished in _parsed(Path(path)):
@@ -117,7 +92,7 @@ class Records:
         return records
 
     def add(self, finished: Finished) -> None:
-        """Take a cell in."""
+        """Add a finished cell."""
         self.cells[finished.cell.key] = finished
 
     def of(self, experiments: Iterable[str]) -> list[Finished]:
@@ -127,7 +102,7 @@ class Records:
         return sorted(found, key=lambda f: _order(f.cell))
 
     def lacking(self, cells: Iterable[Cell]) -> list[Cell]:
-        """Return the cells that are not here, or failed and deserve another try."""
+        """Return the cells that are missing or have failed."""
         return [
             cell
             for cell in cells
@@ -135,14 +110,14 @@ class Records:
         ]
 
     def within(self, keys: Iterable[str]) -> Records:
-        """Return the records of the cells named, with all runs."""
+        """Return the records of the cells with these keys, with all runs."""
         return Records(
             dict(self.runs),
             {key: self.cells[key] for key in keys if key in self.cells},
         )
 
     def json_lines(self) -> str:
-        """Return runs that are still referred to, then cells, in a fixed order."""
+        """Return runs that a cell names, then cells, in a fixed order."""
         used = {finished.run for finished in self.cells.values()}
         lines: list[dict[str, Any]] = [
             run for name, run in sorted(self.runs.items()) if name in used
@@ -152,7 +127,7 @@ class Records:
         return "".join(_line(line) for line in lines)
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write all records anew, in order and without what was replaced."""
+        """Write all records in order, without replaced ones."""
         write_atomically(path, self.json_lines().encode())
 
 
@@ -163,7 +138,7 @@ def append(path: Path, line: dict[str, Any]) -> None:
 
 
 def mend(path: Path) -> None:
-    """Cut off what a kill left of a last line."""
+    """Remove a last line that a kill cut short."""
     if not path.exists():
         return
     content = path.read_bytes()
@@ -172,18 +147,21 @@ def mend(path: Path) -> None:
 
 
 def _line(value: dict[str, Any]) -> str:
+    """Return a line of JSON."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False) + "\n"
 
 
 def _order(cell: Cell) -> tuple[str, str, int, int, int]:
+    """Return the key by which cells are sorted."""
     return cell.experiment, str(cell.subject), cell.r, cell.k, cell.seed
 
 
 def _parsed(path: Path) -> Iterator[tuple[dict[str, Any], Finished | None]]:
+    """Yield each line of a file, and its finished cell unless it describes a run."""
     if not path.exists():
         return
     lines = path.read_text(encoding="utf-8").split("\n")
-    # After the last line break there is nothing, or what a kill left of a line.
+    # After the last line break there is nothing, or a line that a kill cut short.
     for number, text in enumerate(lines[:-1], 1):
         try:
             line = json.loads(text)

@@ -9,18 +9,23 @@ from __future__ import annotations
 import math
 import threading
 import time
+import warnings
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import clone
 
 from isoproj.numerics.arrays import Rows, check_map, check_points
 from isoproj.numerics.spectral import Array
 from isoproj.proof.audit import audit
 
-__all__ = ["Score", "run", "score_map"]
+__all__ = ["Record", "Score", "measure", "run", "score_map"]
+
+Record = dict[str, Any]
 
 # Rows this far from orthonormal are still a projection's, in float32.
 _ORTHONORMAL = 1e-5
@@ -30,38 +35,18 @@ _STATM = Path("/proc/self/statm")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """What the referee found out about one map on one set of points.
+    """What the referee measured of one map on one set of points.
 
-    Parameters
-    ----------
-    n_components : int
-        Output dimensions.
-    distortion : float
-        Largest share of squared length a pair loses; exact. At least 0.
-    stretch : float
-        Largest share a pair gains; exact. At least 0.
-    isometry : float
-        Two-sided constant after the best scaling: every squared length within
-        ``1 +- isometry``. For a projection that is ``eps / (2 - eps)``.
-    contracted : float
-        Distortion once the map is scaled down to stretch no vector at all: what a
-        bound on projections can be compared with. Equal to ``distortion`` for them.
-    mean : float
-        Mean share lost.
-    q50, q90, q99, q999 : float
-        Share lost that this part of the pairs stays at or below.
-    orthonormality : float
-        Largest entry of ``A A^T - I``.
-    seconds : float
-        Wall time of ``fit``; NaN where a bare map was scored.
-    cpu_seconds : float
-        Processor time of ``fit``, all threads together: what a busy machine does not
-        change; NaN where a bare map was scored.
-    peak_bytes : float
-        Resident memory that ``fit`` added at its peak, from samples 5 ms apart; NaN
-        where it could not be measured.
-    lower_bound : float
-        The method's own certified bound; NaN where it has none.
+    ``distortion`` and ``stretch`` are the largest shares of squared length that a pair
+    loses and gains, exact and at least 0. ``isometry`` is the two-sided constant after
+    the best scaling: every squared length within ``1 +- isometry``; for a projection
+    that is ``eps / (2 - eps)``. ``contracted`` is the distortion once the map is scaled
+    down to stretch no vector at all, which a bound on projections can be compared with.
+    ``mean`` and the quantiles are of the shares lost. ``orthonormality`` is the largest
+    entry of ``A A^T - I``. ``seconds`` and ``cpu_seconds`` (all threads together) are
+    those of ``fit``, ``peak_bytes`` the resident memory that ``fit`` added at its peak,
+    from samples 5 ms apart. ``lower_bound`` is the method's own certified bound. NaN
+    stands for what was not measured.
     """
 
     n_components: int
@@ -81,7 +66,7 @@ class Score:
     lower_bound: float = math.nan
 
     def as_dict(self) -> dict[str, float | int | None]:
-        """Return the numbers as JSON can say them, None for NaN."""
+        """Return the numbers for JSON, with None for NaN."""
         return {
             name: None if isinstance(value, float) and math.isnan(value) else value
             for name, value in asdict(self).items()
@@ -94,31 +79,7 @@ def score_map(
     *,
     pairs: str | ArrayLike = "all",
 ) -> Score:
-    """Measure any linear map on all pairs that count.
-
-    Parameters
-    ----------
-    X : array-like or sparse matrix of shape (n_points, n_features)
-        The points.
-    components : array-like of shape (k, n_features) or fitted estimator
-        The map, or anything with ``components_``.
-    pairs : {"all", "directions"} or array-like of shape (m, 2)
-        Which pairs count.
-
-    Returns
-    -------
-    Score
-        Without seconds and memory.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.reproduction.referee import score_map
-    >>> X = np.array([[0.0, 0.0], [3.0, 4.0], [3.0, 0.0]])
-    >>> score = score_map(X, [[1.0, 0.0]])
-    >>> score.distortion, score.isometry
-    (1.0, 1.0)
-    """
+    """Measure any linear map, or a fitted estimator's, on all pairs that count."""
     rows = check_points(X)
     linear = check_map(getattr(components, "components_", components), rows.shape[1])
     found = audit(rows, linear, pairs=pairs, n_worst=1)
@@ -148,10 +109,8 @@ def score_map(
 def _largest_share(
     rows: Rows, linear: Array, least: float, pairs: str | ArrayLike
 ) -> float:
-    """Return the largest ratio of a map that stretches nothing.
-
-    The scan reports gains only, so it is asked about the map scaled up.
-    """
+    """Return the largest ratio of squared lengths of a map that stretches nothing."""
+    # The scan reports gains only, so it is asked about the map scaled up.
     scaled = audit(rows, linear / math.sqrt(least), pairs=pairs, n_worst=1)
     return (1.0 + scaled.stretch) * least
 
@@ -163,33 +122,7 @@ def run(
     *,
     pairs: str | ArrayLike = "all",
 ) -> Score:
-    """Fit an estimator under the clock, then score its map.
-
-    Parameters
-    ----------
-    estimator : object
-        Has ``fit`` and, afterwards, ``components_``.
-    X : array-like or sparse matrix of shape (n_points, n_features)
-        The points.
-    y : object
-        Passed to ``fit``.
-    pairs : {"all", "directions"} or array-like of shape (m, 2)
-        Which pairs count for the score.
-
-    Returns
-    -------
-    Score
-        With seconds and memory of ``fit``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.baselines import PCAProjection
-    >>> from isoproj.reproduction.referee import run
-    >>> X = np.random.default_rng(0).normal(size=(10, 4))
-    >>> run(PCAProjection(n_components=2), X).seconds > 0.0
-    True
-    """
+    """Fit an estimator, measure seconds and memory of that, then score its map."""
     with _MemoryWatch() as memory:
         start, cpu_start = time.perf_counter(), time.process_time()
         estimator.fit(X, y)
@@ -201,8 +134,57 @@ def run(
     )
 
 
+def measure(
+    name: str,
+    estimator: Any,  # noqa: ANN401 - anything with fit and components_
+    X: ArrayLike | Rows,
+    k: int,
+    seed: int,
+    *,
+    time_limit: float | None = None,
+    y: object = None,
+    inspect: Callable[[Any], Record] | None = None,
+) -> Record:
+    """Fit a copy of an estimator once and return a record of its score.
+
+    The copy is given ``n_components``, ``random_state`` and ``time_limit`` where it has
+    them. What ``inspect`` returns of the fitted copy joins the record. A method that
+    fails leaves a record with ``error`` instead of numbers.
+    """
+    shape = [int(size) for size in X.shape] if hasattr(X, "shape") else None
+    record: Record = {"method": name, "k": k, "seed": int(seed), "shape": shape}
+    record["time_limit"] = time_limit
+    wanted = {"n_components": k, "random_state": int(seed), "time_limit": time_limit}
+    try:
+        fresh = clone(estimator)
+        known = fresh.get_params(deep=False)
+        fresh.set_params(**{n: v for n, v in wanted.items() if n in known})
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            score = run(fresh, X, y, pairs=known.get("pairs", "all"))
+            found = {} if inspect is None else inspect(fresh)
+    except Exception as error:
+        reason = _on_one_line(error) or "no reason given"
+        return record | {"error": f"{type(error).__name__}: {reason}"}
+    status = getattr(fresh, "status_", None)
+    return record | {
+        **score.as_dict(),
+        "status": None if status is None else str(status),
+        "warnings": [_on_one_line(warning.message) for warning in told],
+        **found,
+    }
+
+
+def _on_one_line(message: object) -> str:
+    """Return a message with every run of white space as one blank."""
+    return " ".join(str(message).split())
+
+
 class _MemoryWatch:
-    """Samples resident memory in a thread; tracing allocations would slow ``fit``."""
+    """The peak of resident memory, sampled in a thread.
+
+    Tracing allocations would slow ``fit``.
+    """
 
     def __init__(self) -> None:
         self.peak = math.nan
@@ -229,7 +211,7 @@ class _MemoryWatch:
 
 
 def _resident_bytes() -> float:
-    """Return this process's resident memory, NaN where the system does not tell."""
+    """Return this process's resident memory, NaN where the system does not say."""
     try:
         pages = int(_STATM.read_text(encoding="ascii").split()[1])
     except (OSError, ValueError, IndexError):

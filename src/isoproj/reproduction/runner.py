@@ -1,4 +1,4 @@
-"""Run cells in processes of one thread each, and keep every one that finishes."""
+"""Run cells in processes of one thread each; record each cell when it finishes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from isoproj.reproduction.table import WHOLE, Cell
 
 __all__ = ["Progress", "run_cells"]
 
-# BLAS libraries read these when they are loaded, so children must be born with them.
+# BLAS libraries read these when they are loaded, so children must start with them.
 _THREADS = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -37,17 +37,7 @@ _THREADS = (
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a person is told after every cell.
-
-    Parameters
-    ----------
-    finished : Finished
-        The latest cell.
-    done, total : int
-        Cells of this run.
-    seconds_left : float
-        By the cost of what is left.
-    """
+    """The latest finished cell, cells done of all in this run, and seconds left."""
 
     finished: Finished
     done: int
@@ -62,23 +52,10 @@ def run_cells(
     jobs: int = 1,
     progress: Callable[[Progress], None] | None = None,
 ) -> Records:
-    """Measure the cells that are not yet in the file, and add them to it.
+    """Measure the cells that are missing in a file, most wanted first, and add them.
 
-    Parameters
-    ----------
-    cells : sequence of Cell
-        What is wanted, most wanted first.
-    path : Path
-        Records as JSON lines; made if need be.
-    jobs : int
-        Processes at work at a time.
-    progress : callable or None
-        Called after every cell.
-
-    Returns
-    -------
-    Records
-        Everything in the file, older cells included.
+    The file holds JSON lines and is made if need be. ``jobs`` processes work at a time.
+    Returns all records of the file, older cells included.
     """
     mend(path)
     records = Records.read(path)
@@ -101,11 +78,11 @@ def run_cells(
 
 
 def _measured(cells: Sequence[Cell], jobs: int, run: str) -> Iterator[Finished]:
-    """Yield cells as they finish; few wait at a time, so that a stop is quick."""
+    """Yield cells as they finish; only a few are queued, so that a stop is quick."""
     context = multiprocessing.get_context("spawn")
     with (
         _environment(dict.fromkeys(_THREADS, "1")),
-        ProcessPoolExecutor(jobs, context, initializer=_join_in) as pool,
+        ProcessPoolExecutor(jobs, context, initializer=_prepare_child) as pool,
     ):
         todo = iter(cells)
         try:
@@ -127,8 +104,8 @@ def _measured(cells: Sequence[Cell], jobs: int, run: str) -> Iterator[Finished]:
             raise
 
 
-def _join_in() -> None:
-    """Prepare a child: it heeds no Ctrl-C, and leaves when its parent is gone.
+def _prepare_child() -> None:
+    """Make a child process ignore Ctrl-C and end when its parent has ended.
 
     A solver that is interrupted returns its best so far; that must not become the
     record of a finished cell.
@@ -145,6 +122,7 @@ def _join_in() -> None:
 
 
 def _measure(cell: Cell, run: str) -> Finished:
+    """Measure one cell and its seconds."""
     start = time.perf_counter()
     found = measure_cell(cell)
     seconds = round(time.perf_counter() - start, 3)
@@ -153,6 +131,7 @@ def _measure(cell: Cell, run: str) -> Finished:
 
 @contextmanager
 def _environment(wanted: dict[str, str]) -> Iterator[None]:
+    """Set environment variables for a while."""
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:
@@ -166,7 +145,7 @@ def _environment(wanted: dict[str, str]) -> Iterator[None]:
 
 
 def _describe_run(cells: Sequence[Cell], jobs: int) -> dict[str, Any]:
-    """Return machine, versions and data, so that a record can be read years later."""
+    """Return machine, versions and data of a run, as its line in the records."""
     now = datetime.datetime.now(datetime.UTC)
     collections = sorted({cell.subject.data for cell in cells})
     loaded = [load(name, offline=True) for name in collections]
@@ -183,7 +162,7 @@ def _describe_run(cells: Sequence[Cell], jobs: int) -> dict[str, Any]:
 
 
 def _processor() -> str | None:
-    """Return the processor's name where the system tells it."""
+    """Return the processor's name, None where the system does not say."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -193,6 +172,7 @@ def _processor() -> str | None:
 
 
 def _version(package: str) -> str | None:
+    """Return the version of a package, None where it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -200,7 +180,7 @@ def _version(package: str) -> str | None:
 
 
 def _cost(cell: Cell) -> float:
-    """Return about how many seconds a cell takes, for the time left."""
+    """Return about how many seconds a cell takes, to estimate the time left."""
     if cell.experiment.startswith("table1"):
         return 0.5
     if cell.experiment == "figure3":
