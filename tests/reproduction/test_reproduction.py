@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from isoproj.experiments.reproduction import cells as measuring
+from isoproj.reproduction import cells as measuring
 from planted import course_cell, every_kind, grid_cell, grid_scores, records_of
 
 from isoproj.exceptions import FormatError
