@@ -62,10 +62,16 @@ def test_error_3_rho_is_an_index_not_a_value():
     assert_allclose(project_on_simplex(values), [0.55, 0.45, 0.0], atol=1e-15)
 
 
-def test_error_4_the_projection_sorts_n_weights_not_d_features():
-    rows = cloud(0, 12, 2)
-    result = dual_ascent(pose(*prepare_pairs(rows, rotate=True), 1), max_iter=1)
-    assert result.history[0].n_working == 66
+@pytest.mark.parametrize("n_features", [2, 9])
+def test_error_4_the_projection_sorts_n_weights_not_d_features(n_features, monkeypatch):
+    rows = cloud(0, 12, n_features)
+    problem = pose(*prepare_pairs(rows, rotate=True), 1)
+    sizes = []
+    sort = np.sort
+    monkeypatch.setattr(np, "sort", lambda a: sizes.append(np.size(a)) or sort(a))
+    dual_ascent(problem, max_iter=3)
+    # One sort after each of w_0 ... w_3, of one weight for each of 12 * 11 / 2 pairs.
+    assert sizes == [66] * 4
 
 
 def test_error_5_where_eigenvalues_meet_g_has_a_corner():

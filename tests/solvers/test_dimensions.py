@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from geometry import brute_losses, cloud, random_basis
+from geometry import brute_distortion, brute_losses, cloud, random_basis
 from sklearn.datasets import load_digits
 
 from isoproj import (
@@ -194,15 +194,20 @@ def test_a_frontier_of_nonsense_is_refused(k, n_points, objective, part):
 def test_new_points_inside_leave_the_projection_as_it_was():
     X = stretched(4, 60, 10)
     model = NearIsometricProjection(4, random_state=0).fit(X)
-    before, components = model.distortion_, model.components_.copy()
-    # The middle of a pair makes two shorter pairs of the same direction.
-    middle = X[:1] / 2 + X[1:2] / 2
-    fresh = [m for m in middle if brute_losses(np.vstack([X, m]), components)[1].max()]
-    model.update(np.array(fresh), X)
-    if model.updated_ == "kept":
-        assert (model.components_ == components).all()
-        assert model.distortion_ == pytest.approx(before, abs=1e-6)
-    verify(model.certificate_, np.vstack([X, fresh]))
+    before, bound = model.distortion_, model.lower_bound_
+    components = model.components_.copy()
+    # The middle of a pair makes two shorter pairs of the same direction; of these
+    # middles we take the first that loses no more with the other points either.
+    middles = ((X[0] + X[j]) / 2 for j in range(1, 60))
+    together = (np.vstack([X, middle]) for middle in middles)
+    grown = next(Y for Y in together if brute_distortion(Y, components) <= before)
+    model.update(grown[60:], X)
+    assert model.updated_ == "kept"
+    assert (model.components_ == components).all()
+    assert model.distortion_ == pytest.approx(before, abs=1e-9)
+    assert model.lower_bound_ == pytest.approx(bound, abs=1e-9)
+    assert model.certificate_.n_points == 61
+    verify(model.certificate_, grown)
 
 
 def test_new_points_outside_are_taken_in():
