@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from isoproj.reproduction import cells as measuring
 from planted import course_cell, every_kind, grid_cell, grid_scores, records_of
 
 from isoproj.exceptions import FormatError
+from isoproj.reproduction import cells as measuring
 from isoproj.reproduction.cells import measure_cell
 from isoproj.reproduction.claims import CLAIMS, Outcome, verdicts
 from isoproj.reproduction.figures import FIGURES, draw_all
