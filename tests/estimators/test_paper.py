@@ -15,6 +15,7 @@ from isoproj import NearIsometricProjection
 from isoproj.pairs.moments import pose
 from isoproj.pairs.rule import prepare_pairs
 from isoproj.proof.bounds import spectral_ratio
+from isoproj.reproduction.datasets import load, sample
 from isoproj.solvers.dual_ascent import dual_ascent, project_on_simplex
 
 numbers = st.floats(-1e3, 1e3, allow_subnormal=False)
@@ -177,6 +178,11 @@ def random_directions(k):
     return rows, "directions", rows / np.linalg.norm(rows, axis=1)[:, None]
 
 
+def bundled_digits(k):
+    rows = sample(load("digits"), (5,), 46, seed=0)
+    return rows, "all", literal.directions_of(rows)
+
+
 def mnist(k):
     rows = mnist_digits(5, 46)
     if rows is None:
@@ -186,7 +192,9 @@ def mnist(k):
 
 
 @pytest.mark.parametrize("k", [5, 20])
-@pytest.mark.parametrize("data", [random_points, random_directions, mnist])
+@pytest.mark.parametrize(
+    "data", [random_points, random_directions, bundled_digits, mnist]
+)
 def test_the_implicit_solver_is_the_literal_one_at_every_step(data, k):
     rows, pairs, directions = data(k)
     assert directions.shape[0] == 1035
