@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.stats
 from geometry import cloud
 
 from isoproj import GuaranteedPCA, NearIsometricProjection
@@ -120,6 +121,65 @@ def test_the_checker_confirms_guarantees_and_finds_forged_ones(
         dataclasses.replace(whole, guarantee=guarantee).save(path)
         with pytest.raises(AssertionError, match=next(iter(forged)).split("_")[0]):
             checker.check(path, X)
+
+
+def test_the_checker_confirms_exclusions_and_finds_forged_ones(checker, tmp_path):
+    X = cloud(0, 30, 8) * 0.75 ** np.arange(8)
+    model = NearIsometricProjection(max_distortion=0.4, random_state=0).fit(X)
+    model.save(tmp_path / "model.isoproj")
+    checker.check(tmp_path / "model.isoproj", X)
+    whole = model.certificate_
+    stated = whole.exclusion
+    forgeries = [
+        ({"n_components": stated.n_components + 1}, "too few dimensions"),
+        ({"n_components": 0}, "too few dimensions"),
+        ({"cap": 0.9}, "too few dimensions"),
+        ({"excluding_weights": 0 * stated.excluding_weights}, "too few dimensions"),
+        ({"excluding_weights": -stated.excluding_weights}, "not negative|too few"),
+        ({"excluding_pairs": stated.excluding_pairs * 0 + [0, 30]}, "pairs that count"),
+    ]
+    for forged, fault in forgeries:
+        path = tmp_path / "forged.isoproj"
+        exclusion = dataclasses.replace(stated, **forged)
+        dataclasses.replace(whole, exclusion=exclusion).save(path)
+        with pytest.raises(AssertionError, match=fault):
+            checker.check(path, X)
+
+
+def test_the_checker_confirms_a_sampled_share_and_finds_forged_ones(
+    checker, tmp_path, monkeypatch
+):
+    # Few pairs, so that some of the fresh ones lose more than all of these.
+    monkeypatch.setattr("isoproj.pairs.rule._SAMPLE", 300)
+    X = cloud(4, 300, 12) * 0.8 ** np.arange(12)
+    X[7] = X[8]
+    model = NearIsometricProjection(3, pairs="sample", random_state=0)
+    certificate = model.fit(X).certificate_
+    assert certificate.sampled_share > 1e-3
+    path = tmp_path / "model.isoproj"
+    certificate.save(path)
+    checker.check(path, X)
+    share = certificate.sampled_share
+    for forged in (0.999 * share, share / 2, 0.0, -1.0, np.nan, 2.0, None):
+        dataclasses.replace(certificate, sampled_share=forged).save(path)
+        with pytest.raises(AssertionError, match="sampled share"):
+            checker.check(path, X)
+
+
+def test_the_checker_allows_a_sampled_share_only_of_a_sample(checker, tmp_path):
+    X = cloud(4, 14, 6)
+    whole = NearIsometricProjection(2, random_state=0).fit(X).certificate_
+    dataclasses.replace(whole, sampled_share=0.5).save(tmp_path / "f.isoproj")
+    with pytest.raises(AssertionError, match="sampled share"):
+        checker.check(tmp_path / "f.isoproj", X)
+
+
+@pytest.mark.parametrize(("seen", "drawn"), [(0, 10), (3, 50), (49, 50), (7, 100_000)])
+def test_the_checkers_binomial_is_that_of_scipy(checker, seen, drawn):
+    for share in (0.3, (seen + 1) / drawn / 1.5):
+        chance = checker.chance_of_at_most(seen, drawn, share)
+        expected = scipy.stats.binom.cdf(seen, drawn, share)
+        assert chance == pytest.approx(expected, rel=1e-9, abs=1e-300)
 
 
 @pytest.mark.parametrize(
