@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import re
@@ -12,6 +13,8 @@ import numpy as np
 import pytest
 
 from isoproj import Certificate, NearIsometricProjection, audit
+from isoproj.numerics.container import read_container
+from isoproj.solvers.api import history_of_table
 
 QUICK = ("--solver", "dual_ascent", "--max-iter", "10")
 
@@ -26,6 +29,28 @@ def test_fit_saves_a_certified_model(folder, command, checked, points):
     assert payload["worst_pairs"] == model.worst_pairs_.tolist()
     assert payload["data"]["n_points"] == len(points)
     assert b"points.npy (npy): 40 points" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "options", [(), ("--method", "guaranteed-pca"), ("--heldout", 0.2)]
+)
+def test_two_runs_give_the_same_file_apart_from_times(folder, run, options):
+    def content(path, *seed):
+        status, *_ = run("fit", "points.npy", "-k", 2, "-o", path, *options, *seed)
+        assert status == 0
+        header, tensors = read_container(path)
+        # The digest is over the seconds of the history too.
+        del header["digest"]
+        steps = [
+            dataclasses.replace(step, seconds=0.0)
+            for step in history_of_table(tensors.pop("history"))
+        ]
+        return header, {name: a.tobytes() for name, a in tensors.items()}, steps
+
+    first = content("first.isoproj")
+    assert content("second.isoproj") == first
+    assert content("third.isoproj", "--seed", 0) == first
+    assert content("fourth.isoproj", "--random-state", 1) != first
 
 
 def test_fit_measures_what_it_holds_out(folder, command, checked, points):
