@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -109,6 +110,13 @@ def test_the_checker_knows_nothing_of_isoproj():
     assert imported == {"hashlib", "json", "sys", "numpy", "safetensors"}
 
 
+@functools.cache
+def small():
+    """Return points and a model of them that several tests save and forge."""
+    X = cloud(4, 14, 6)
+    return X, NearIsometricProjection(2, random_state=0).fit(X)
+
+
 @pytest.mark.parametrize("pairs", ["all", "directions", [[0, 1], [3, 2], [5, 9]]])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_the_checker_confirms_what_isoproj_certifies(checker, tmp_path, pairs, dtype):
@@ -198,9 +206,9 @@ def test_the_checker_confirms_a_sampled_share_and_finds_forged_ones(
 
 
 def test_the_checker_allows_a_sampled_share_only_of_a_sample(checker, tmp_path):
-    X = cloud(4, 14, 6)
-    whole = NearIsometricProjection(2, random_state=0).fit(X).certificate_
-    dataclasses.replace(whole, sampled_share=0.5).save(tmp_path / "f.isoproj")
+    X, model = small()
+    forged = dataclasses.replace(model.certificate_, sampled_share=0.5)
+    forged.save(tmp_path / "f.isoproj")
     with pytest.raises(AssertionError, match="sampled share"):
         checker.check(tmp_path / "f.isoproj", X)
 
@@ -224,16 +232,15 @@ def test_the_checkers_binomial_is_that_of_scipy(checker, seen, drawn):
     ],
 )
 def test_the_checker_finds_forgeries(checker, tmp_path, forged, fault):
-    X = cloud(4, 14, 6)
-    model = NearIsometricProjection(2, random_state=0).fit(X)
+    X, model = small()
     dataclasses.replace(model.certificate_, **forged).save(tmp_path / "f.isoproj")
     with pytest.raises(AssertionError, match=fault):
         checker.check(tmp_path / "f.isoproj", X)
 
 
 def test_the_checker_is_a_program(tmp_path):
-    X = cloud(4, 14, 6)
-    NearIsometricProjection(2, random_state=0).fit(X).save(tmp_path / "m.isoproj")
+    X, model = small()
+    model.save(tmp_path / "m.isoproj")
     np.save(tmp_path / "x.npy", X)
     command = [sys.executable, DOCS / "independent_checker.py", "m.isoproj", "x.npy"]
     done = subprocess.run(

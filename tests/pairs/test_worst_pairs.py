@@ -165,12 +165,15 @@ def test_three_thousand_points_agree_with_float64_differences(make):
     assert_array_equal(result.worst_pairs, full.worst_pairs)
     assert_array_equal(result.worst_distortions, full.worst_distortions)
     worst = []
+    # Columns without a difference add zeros to every gap.
+    varying = np.ptp(exact, axis=0) > 0
+    exact, components = exact[:, varying], components[:, varying]
     for i in range(len(exact) - 1):
         gaps = exact[i] - exact[i + 1 :]
         kept = np.square(gaps @ components.T).sum(axis=1)
-        lengths = np.square(gaps).sum(axis=1)
+        lengths = np.einsum("ij,ij->i", gaps, gaps)
         losses = np.where(lengths > 0, 1 - kept / np.maximum(lengths, 1e-300), -1)
-        order = np.argsort(-losses)[:10]
+        order = np.argpartition(-losses, min(10, losses.size - 1))[:10]
         worst += [(losses[j], i, i + 1 + j) for j in order]
     worst.sort(reverse=True)
     assert_allclose(result.worst_distortions, [w[0] for w in worst[:10]], atol=1e-12)
