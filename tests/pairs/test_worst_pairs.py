@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from pathlib import Path
@@ -91,6 +92,7 @@ def test_suspects_and_threads_decide_nothing(data, sifted, monkeypatch):
     assert len(set(efforts)) == 1
 
 
+@functools.cache
 def real_rows(name):
     root = Path(__file__).resolve().parents[2]
     folder = Path(os.environ.get("ISOPROJ_DATA", root.parent / "shared" / "data"))
@@ -168,8 +170,9 @@ def test_three_thousand_points_agree_with_float64_differences(make):
     # Columns without a difference add zeros to every gap.
     varying = np.ptp(exact, axis=0) > 0
     exact, components = exact[:, varying], components[:, varying]
+    buffer = np.empty_like(exact)
     for i in range(len(exact) - 1):
-        gaps = exact[i] - exact[i + 1 :]
+        gaps = np.subtract(exact[i + 1 :], exact[i], out=buffer[i + 1 :])
         kept = np.square(gaps @ components.T).sum(axis=1)
         lengths = np.einsum("ij,ij->i", gaps, gaps)
         losses = np.where(lengths > 0, 1 - kept / np.maximum(lengths, 1e-300), -1)
