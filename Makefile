@@ -1,16 +1,27 @@
 # Two commands for a newcomer: `make demo` and `make test`.
-# Everything is set up in .venv once; a second run starts at once.
+# `make demo` installs isoproj alone in .venv; `make test` adds what the tests need.
+# Both install once; a second run starts at once.
 PYTHON ?= python3
 BIN := .venv/bin
+CORE := .venv/.core
 SETUP := .venv/.ready
 
-.PHONY: demo test test-slow test-browser docs lint bench clean
+.PHONY: demo test test-slow test-browser docs lint clean
 
-demo: $(SETUP)
+demo: $(CORE)
 	$(BIN)/python -m isoproj demo
 
-test: $(SETUP) lint
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+# Types are checked beside the tests; either fault fails the command. Each of the two
+# test processes has a core of its own, so BLAS must not start threads on both.
+test: $(SETUP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	@$(BIN)/mypy > .venv/mypy.log 2>&1 & types=$$!; \
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
+	  $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"; tested=$$?; \
+	wait $$types; typed=$$?; \
+	echo "mypy: $$(cat .venv/mypy.log)"; \
+	[ $$tested -eq 0 ] && [ $$typed -eq 0 ]
 
 test-slow: $(SETUP)
 	$(BIN)/python -m pytest -m "slow and not browser"
@@ -31,15 +42,23 @@ lint: $(SETUP)
 clean:
 	rm -rf .venv docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-# uv makes the environment in seconds where it is installed; plain venv and pip
-# do the same where it is not.
-$(SETUP): pyproject.toml
-	@echo "Setting up .venv (once; a minute or two)"
+# uv installs in seconds where it is present; plain venv and pip do the same where not.
+define install
 	@if command -v uv >/dev/null 2>&1; then \
 	  uv venv --quiet --allow-existing --python $(PYTHON) .venv && \
-	  uv pip install --quiet --python $(BIN)/python -e '.[test]'; \
+	  uv pip install --quiet --python $(BIN)/python -e '$(1)'; \
 	else \
-	  $(PYTHON) -m venv .venv && \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'; \
+	  { [ -x $(BIN)/python ] || $(PYTHON) -m venv .venv; } && \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile \
+	    -e '$(1)'; \
 	fi
 	@touch $@
+endef
+
+$(CORE): pyproject.toml
+	@echo "Installing isoproj in .venv (once; half a minute)"
+	$(call install,.)
+
+$(SETUP): $(CORE)
+	@echo "Installing what the tests need in .venv (once; a minute or two)"
+	$(call install,.[test])

@@ -7,6 +7,8 @@ import sys
 import numpy as np
 from safetensors import safe_open
 
+N_FRESH = 100_000
+
 
 def directions(X, pairs):
     gaps = X[pairs[:, 0]] - X[pairs[:, 1]]
@@ -30,7 +32,8 @@ def pairs_that_count(X, claim, arrays):
 
 def moment(X, pairs, weights, counted):
     assert (weights >= 0).all(), "weights are not negative"
-    assert {*map(frozenset, pairs.tolist())} <= {*map(frozenset, counted.tolist())}
+    known = {*map(frozenset, counted.tolist())}
+    assert {*map(frozenset, pairs.tolist())} <= known, "pairs that count"
     x = directions(X, pairs)
     return x.T @ (weights[:, None] * x)
 
@@ -53,6 +56,46 @@ def check_guarantee(claim, arrays, X, C, counted):
     most = whole + moment(X, arrays["capped_pairs"], w, counted)
     bound = top_sum(most, len(C)) - (1 - stated["cap"]) * w.sum()
     assert stated["kept_bound"] >= min(1, bound) - 1e-9, "kept bound"
+
+
+def check_exclusion(claim, arrays, X, counted):
+    stated, w = claim["exclusion"], arrays["excluding_weights"]
+    k = stated["n_components"]
+    assert k >= 1 and w.sum() > 0, "too few dimensions"
+    bound = 1 - top_sum(moment(X, arrays["excluding_pairs"], w / w.sum(), counted), k)
+    assert bound > stated["cap"], "too few dimensions"
+
+
+def fresh_pairs(X, claim, C):
+    """Draw the 100,000 pairs that data and projection decide."""
+    seed = hashlib.sha256(claim["fingerprint"].encode() + C.astype("<f8").tobytes())
+    rng = np.random.default_rng(int.from_bytes(seed.digest()[:8], "little"))
+    drawn = np.empty((0, 2), dtype=int)
+    while len(drawn) < N_FRESH:
+        more = rng.integers(len(X), size=(N_FRESH, 2))
+        drawn = np.vstack([drawn, more[(X[more[:, 0]] != X[more[:, 1]]).any(axis=1)]])
+    return drawn[:N_FRESH]
+
+
+def chance_of_at_most(seen, n, share):
+    """Return the binomial probability of `seen` or fewer among `n` draws."""
+    i = np.arange(1, seen + 1)
+    log_choose = np.concatenate([[0.0], np.cumsum(np.log((n - i + 1) / i))])
+    i = np.arange(seen + 1)
+    return np.exp(log_choose + i * np.log(share) + (n - i) * np.log1p(-share)).sum()
+
+
+def check_sampled_share(claim, X, C):
+    share = claim.get("sampled_share")
+    if claim["pair_kind"] != "sample":
+        assert share is None, "sampled share"
+        return
+    assert share is not None and 0 < share <= 1, "sampled share"
+    losses = 1 - ((directions(X, fresh_pairs(X, claim, C)) @ C.T) ** 2).sum(axis=1)
+    above = int((losses > claim["distortion"] + 1e-9).sum())
+    # A share of 1 holds of itself.
+    likely = share < 1 and chance_of_at_most(above, N_FRESH, share) > 0.05 * (1 + 1e-6)
+    assert not likely, "sampled share"
 
 
 def check(path, X):
@@ -87,6 +130,9 @@ def check(path, X):
     top = top_sum(moment(X, pairs, weights, counted), k)
     assert claim["lower_bound"] <= 1 - top + 1e-9, "lower bound"
     assert claim["lower_bound"] <= claim["distortion"]
+    check_sampled_share(claim, X, C)
+    if "exclusion" in claim:
+        check_exclusion(claim, arrays, X, counted)
     if "guarantee" in claim:
         check_guarantee(claim, arrays, X, C, counted)
     return claim["lower_bound"], claim["distortion"]

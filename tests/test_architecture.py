@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import json
 import subprocess
@@ -52,6 +53,7 @@ def modules_in_tree():
     return sorted(".".join(p.relative_to(PACKAGE).with_suffix("").parts) for p in files)
 
 
+@functools.cache
 def imports_of(path):
     """Return the dotted names below the package that a file imports, anywhere in it."""
     found = set()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import importlib
 import importlib.util
+import inspect
 import re
 import shlex
 import subprocess
@@ -12,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.stats
 from geometry import cloud
 
 from isoproj import GuaranteedPCA, NearIsometricProjection
@@ -61,6 +65,35 @@ def test_links_between_pages_lead_somewhere():
             assert (ROOT / page).parent.joinpath(target).exists(), (page, target)
 
 
+@pytest.mark.parametrize(
+    "module", ["isoproj", "isoproj.plot", "isoproj.baselines", "isoproj.exceptions"]
+)
+def test_every_public_name_is_on_the_api_page(module):
+    page = (DOCS / "api.md").read_text(encoding="utf-8")
+    names = importlib.import_module(module).__all__
+    for name in names:
+        if not name.startswith("__"):
+            directive = rf"^\.\. auto\w+:: {re.escape(module)}\.{name}$"
+            assert re.search(directive, page, re.MULTILINE), name
+    assert {name for name in names if name.startswith("__")} <= {"__version__"}
+
+
+@pytest.mark.parametrize("estimator", [NearIsometricProjection, GuaranteedPCA])
+def test_every_public_method_is_on_the_api_page(estimator):
+    page = (DOCS / "api.md").read_text(encoding="utf-8")
+    directive = rf"^\.\. autoclass:: isoproj\.{estimator.__name__}\n   :members: (.*)$"
+    members = re.search(directive, page, re.MULTILINE)[1].split(", ")
+    methods = {
+        name: method.__module__.startswith("isoproj.")
+        for name, method in inspect.getmembers(estimator, callable)
+        if not name.startswith("_")
+    }
+    assert {name for name, is_ours in methods.items() if is_ours} == set(members)
+    # What scikit-learn gives is named, not documented again.
+    for name in methods:
+        assert name in members or f"`{name}`" in page
+
+
 @pytest.fixture(scope="module")
 def checker():
     spec = importlib.util.spec_from_file_location(
@@ -75,6 +108,13 @@ def test_the_checker_knows_nothing_of_isoproj():
     source = (DOCS / "independent_checker.py").read_text(encoding="utf-8")
     imported = set(re.findall(r"^(?:import|from) (\w+)", source, re.MULTILINE))
     assert imported == {"hashlib", "json", "sys", "numpy", "safetensors"}
+
+
+@functools.cache
+def small():
+    """Return points and a model of them that several tests save and forge."""
+    X = cloud(4, 14, 6)
+    return X, NearIsometricProjection(2, random_state=0).fit(X)
 
 
 @pytest.mark.parametrize("pairs", ["all", "directions", [[0, 1], [3, 2], [5, 9]]])
@@ -122,6 +162,65 @@ def test_the_checker_confirms_guarantees_and_finds_forged_ones(
             checker.check(path, X)
 
 
+def test_the_checker_confirms_exclusions_and_finds_forged_ones(checker, tmp_path):
+    X = cloud(0, 30, 8) * 0.75 ** np.arange(8)
+    model = NearIsometricProjection(max_distortion=0.4, random_state=0).fit(X)
+    model.save(tmp_path / "model.isoproj")
+    checker.check(tmp_path / "model.isoproj", X)
+    whole = model.certificate_
+    stated = whole.exclusion
+    forgeries = [
+        ({"n_components": stated.n_components + 1}, "too few dimensions"),
+        ({"n_components": 0}, "too few dimensions"),
+        ({"cap": 0.9}, "too few dimensions"),
+        ({"excluding_weights": 0 * stated.excluding_weights}, "too few dimensions"),
+        ({"excluding_weights": -stated.excluding_weights}, "not negative|too few"),
+        ({"excluding_pairs": stated.excluding_pairs * 0 + [0, 30]}, "pairs that count"),
+    ]
+    for forged, fault in forgeries:
+        path = tmp_path / "forged.isoproj"
+        exclusion = dataclasses.replace(stated, **forged)
+        dataclasses.replace(whole, exclusion=exclusion).save(path)
+        with pytest.raises(AssertionError, match=fault):
+            checker.check(path, X)
+
+
+def test_the_checker_confirms_a_sampled_share_and_finds_forged_ones(
+    checker, tmp_path, monkeypatch
+):
+    # Few pairs, so that some of the fresh ones lose more than all of these.
+    monkeypatch.setattr("isoproj.pairs.rule._SAMPLE", 300)
+    X = cloud(4, 300, 12) * 0.8 ** np.arange(12)
+    X[7] = X[8]
+    model = NearIsometricProjection(3, pairs="sample", random_state=0)
+    certificate = model.fit(X).certificate_
+    assert certificate.sampled_share > 1e-3
+    path = tmp_path / "model.isoproj"
+    certificate.save(path)
+    checker.check(path, X)
+    share = certificate.sampled_share
+    for forged in (0.999 * share, share / 2, 0.0, -1.0, np.nan, 2.0, None):
+        dataclasses.replace(certificate, sampled_share=forged).save(path)
+        with pytest.raises(AssertionError, match="sampled share"):
+            checker.check(path, X)
+
+
+def test_the_checker_allows_a_sampled_share_only_of_a_sample(checker, tmp_path):
+    X, model = small()
+    forged = dataclasses.replace(model.certificate_, sampled_share=0.5)
+    forged.save(tmp_path / "f.isoproj")
+    with pytest.raises(AssertionError, match="sampled share"):
+        checker.check(tmp_path / "f.isoproj", X)
+
+
+@pytest.mark.parametrize(("seen", "drawn"), [(0, 10), (3, 50), (49, 50), (7, 100_000)])
+def test_the_checkers_binomial_is_that_of_scipy(checker, seen, drawn):
+    for share in (0.3, (seen + 1) / drawn / 1.5):
+        chance = checker.chance_of_at_most(seen, drawn, share)
+        expected = scipy.stats.binom.cdf(seen, drawn, share)
+        assert chance == pytest.approx(expected, rel=1e-9, abs=1e-300)
+
+
 @pytest.mark.parametrize(
     ("forged", "fault"),
     [
@@ -133,16 +232,15 @@ def test_the_checker_confirms_guarantees_and_finds_forged_ones(
     ],
 )
 def test_the_checker_finds_forgeries(checker, tmp_path, forged, fault):
-    X = cloud(4, 14, 6)
-    model = NearIsometricProjection(2, random_state=0).fit(X)
+    X, model = small()
     dataclasses.replace(model.certificate_, **forged).save(tmp_path / "f.isoproj")
     with pytest.raises(AssertionError, match=fault):
         checker.check(tmp_path / "f.isoproj", X)
 
 
 def test_the_checker_is_a_program(tmp_path):
-    X = cloud(4, 14, 6)
-    NearIsometricProjection(2, random_state=0).fit(X).save(tmp_path / "m.isoproj")
+    X, model = small()
+    model.save(tmp_path / "m.isoproj")
     np.save(tmp_path / "x.npy", X)
     command = [sys.executable, DOCS / "independent_checker.py", "m.isoproj", "x.npy"]
     done = subprocess.run(

@@ -38,7 +38,11 @@ def refused(run):
         (("fit", "points.npy", "-k", "two"), "invalid int"),
         (("fit", "points.npy", "-k", "0"), "between 1 and the 6 features"),
         (("fit", "points.npy", "-k", "7"), "between 1 and the 6 features"),
-        (("fit", "points.npy", "-k", "2", "--solver", "magic"), "solver"),
+        (("fit", "points.npy", "-k", "2", "--solver", "magic"), "dual_ascent"),
+        (
+            ("fit", "points.npy", "-k", "2", "--solver", "minmax"),
+            "Did you mean 'minimax'?",
+        ),
         (("fit", "points.npy", "-k", "2", "--max-iter", "0"), "max_iter"),
         (("fit", "points.npy", "-k", "2", "--time-limit", "-1"), "time_limit"),
         (("fit", "points.npy", "-k", "2", "--pairs", "some"), "some does not exist"),

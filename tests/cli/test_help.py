@@ -4,10 +4,12 @@ import shutil
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
+from isoproj import NearIsometricProjection
 from isoproj._version import __version__
-from isoproj.cli.arguments import VERBS
+from isoproj.cli.arguments import VERBS, build_parser
 
 HEAVY = {"numpy", "scipy", "sklearn", "rich", "safetensors", "pyarrow", "h5py"}
 
@@ -19,6 +21,22 @@ def test_the_help_of_every_verb_teaches_with_an_example(run, verb):
     assert f"example: isoproj {verb}" in out
     assert "--json" in out
     assert "Exit status: 0 done" in out
+
+
+@pytest.mark.parametrize("verb", ["fit", "compare", "curve", "frontier"])
+def test_a_seed_is_zero_unless_given(run, verb):
+    words = [verb, "points.npy", "-k", "2"]
+    options = vars(build_parser().parse_args(words))
+    assert options.get("seed", options.get("seeds")) in (0, [0])
+    assert "(default 0)" in run(verb, "-h")[1].partition("--seed")[2]
+
+
+def test_the_help_of_fit_names_every_solver(run):
+    out = " ".join(run("fit", "-h")[1].split())
+    assert "--solver {minimax,dual_ascent}" in out
+    for solver in ("minimax", "dual_ascent"):
+        model = NearIsometricProjection(1, solver=solver, random_state=0)
+        assert model.fit(np.eye(4)).distortion_ > 0
 
 
 def test_the_help_lists_every_verb(run):

@@ -222,14 +222,22 @@ def test_a_bare_certificate_is_no_model(tmp_path):
         NearIsometricProjection.load(tmp_path / "c.isoproj")
 
 
-def test_a_time_limit_gives_a_valid_answer_and_a_warning():
+def test_a_time_limit_gives_a_valid_answer_and_a_warning(monkeypatch):
     X = cloud(16, 120, 40)
-    start = time.perf_counter()
-    with pytest.warns(ConvergenceWarning, match="time_limit"):
-        fitted = model(max_iter=100_000, time_limit=0.2).fit(X)
-    assert time.perf_counter() - start < 5
+    now = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+
+    def second_passes(step):
+        now[0] += 1.0
+
+    with (
+        watching(second_passes),
+        pytest.warns(ConvergenceWarning, match="time_limit"),
+    ):
+        fitted = model(max_iter=100_000, time_limit=5.0).fit(X)
     assert fitted.status_ is Status.TIME_LIMIT
-    assert fitted.n_iter_ < 100_000
+    # Steps 0 to 4 take five seconds; no sixth is begun.
+    assert [step.seconds for step in fitted.history_] == [0.0, 1.0, 2.0, 3.0, 4.0]
     verify(fitted.certificate_, X)
 
 

@@ -437,10 +437,15 @@ def test_more_dimensions_than_the_points_span_warn():
     assert fitted.n_components_ == 2
 
 
+@pytest.fixture(scope="module")
+def whole():
+    """The history of a fit that nobody interrupts."""
+    return model().fit(stretched(15, 12, 5)).history_
+
+
 @pytest.mark.parametrize("after", [0, 2, -1])
-def test_an_interrupt_returns_a_certified_answer(after):
+def test_an_interrupt_returns_a_certified_answer(after, whole):
     X = stretched(15, 12, 5)
-    whole = model().fit(X).history_
     steps = []
 
     def interrupt(step):

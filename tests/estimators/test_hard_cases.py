@@ -42,8 +42,9 @@ HARD = {
 @pytest.mark.parametrize("name", HARD)
 def test_degenerate_points_are_fitted_and_verified(name, solver):
     k, rows = HARD[name]
-    if solver == "dual_ascent" and rows.shape[0] > 1000:
-        pytest.skip("a weight per pair is too much for a quick test")
+    if solver == "dual_ascent":
+        # It keeps a weight for every pair, so that 4,000 copies would take minutes.
+        rows = rows[-300:]
     model = NearIsometricProjection(k, solver=solver, random_state=0).fit(rows)
     assert model.lower_bound_ <= model.distortion_
     verify(model.certificate_, rows)

@@ -139,6 +139,20 @@ def test_the_matrix_in_the_sql_for_pgvector_is_the_projection(
     np.testing.assert_allclose(points @ matrix.T, expected, **FLOAT32)
 
 
+def test_the_matrix_in_the_sql_for_plain_arrays_is_the_projection(
+    certificate, points, expected
+):
+    text = to_postgres(certificate, "shrink")
+    assert "FUNCTION shrink(v double precision[])" in text
+    assert "expected 6 numbers" in text
+    rows = re.findall(r"^      \[(.*?)\]", text, re.MULTILINE)
+    matrix = np.array([[float(x) for x in row.split(",")] for row in rows])
+    np.testing.assert_array_equal(matrix, certificate.components)
+    shifts = re.search(r"shifts CONSTANT .*? := ARRAY\[(.*?)\];", text)[1]
+    moved = np.array([float(x) for x in shifts.split(",")])
+    np.testing.assert_allclose(points @ matrix.T + moved, expected, rtol=1e-14)
+
+
 @pytest.mark.parametrize("name", ["", "a b", "a;DROP TABLE x", "Ä", "1a", "A"])
 def test_only_plain_names_become_functions(certificate, name):
     for make in (to_pgvector, to_postgres):

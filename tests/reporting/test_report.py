@@ -49,6 +49,14 @@ def made(fitted, digits):
     )
 
 
+@pytest.fixture(scope="module")
+def capped(digits):
+    """A model under a cap, on few images, with what other caps would keep."""
+    points = digits[:60]
+    model = GuaranteedPCA(4, random_state=0).fit(points)
+    return points, model, guarantee_frontier(points, 4, 3, random_state=0)
+
+
 class Page(html.parser.HTMLParser):
     """Collects elements and visible text of a page."""
 
@@ -255,8 +263,8 @@ def test_options_that_do_not_fit_are_told(fitted, digits, options, part):
         fitted.report(digits, **options)
 
 
-def test_what_is_kept_under_a_cap_is_told(digits, tmp_path):
-    model = GuaranteedPCA(4, random_state=0).fit(digits[:60])
+def test_what_is_kept_under_a_cap_is_told(digits, capped, tmp_path):
+    _, model, _ = capped
     made = model.report(digits[:60])
     facts = made.to_dict()
     assert facts["guarantee"]["kept"] == model.kept_ <= model.kept_bound_
@@ -274,10 +282,8 @@ def test_what_is_kept_under_a_cap_is_told(digits, tmp_path):
     assert back.to_dict()["kept_history"] == facts["kept_history"]
 
 
-def test_what_other_caps_keep_is_drawn(digits):
-    points = digits[:60]
-    model = GuaranteedPCA(4, random_state=0).fit(points)
-    found = guarantee_frontier(points, 4, 3, random_state=0)
+def test_what_other_caps_keep_is_drawn(capped):
+    points, model, found = capped
     made = model.report(points, frontier=found)
     facts = made.to_dict()["frontier"]
     assert_allclose(facts["kept"], found.kept)
@@ -285,10 +291,15 @@ def test_what_other_caps_keep_is_drawn(digits):
     assert Page(made.html()).tags.count("svg") == 12
     for cap in found.max_distortion:
         assert f"| {cap:.4f} |" in made.markdown()
-    with pytest.raises(ValueError, match="4 dimensions; got one for 3"):
-        model.report(points, frontier=guarantee_frontier(points, 3, 2))
-    with pytest.raises(ValueError, match="same X"):
-        model.report(points, frontier=guarantee_frontier(points + 1.0, 4, 2))
+    for change, fault in (
+        ({"components": model.components_[:3]}, "4 dimensions; got one for 3"),
+        ({"fingerprint": "0" * 64}, "same X"),
+    ):
+        others = [dataclasses.replace(c, **change) for c in found.certificates]
+        with pytest.raises(ValueError, match=fault):
+            model.report(
+                points, frontier=dataclasses.replace(found, certificates=others)
+            )
 
 
 def test_a_report_needs_a_certificate(digits):

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import copy
 import dataclasses
 
 import numpy as np
 import pytest
-from geometry import brute_losses, cloud, random_basis
+from geometry import brute_distortion, brute_losses, cloud, random_basis
 from sklearn.datasets import load_digits
 
 from isoproj import (
@@ -26,6 +27,19 @@ from isoproj.proof.bounds import lower_bound
 def stretched(seed, n_points, n_features):
     """Return a cloud whose spread falls from axis to axis."""
     return cloud(seed, n_points, n_features) * 0.75 ** np.arange(n_features)
+
+
+@pytest.fixture(scope="module")
+def _four():
+    X = stretched(4, 60, 10)
+    return X, NearIsometricProjection(4, random_state=0).fit(X)
+
+
+@pytest.fixture
+def four(_four):
+    """Points and a model of them in four dimensions, which the test may update."""
+    X, model = _four
+    return X, copy.deepcopy(model)
 
 
 def test_the_dimensions_found_are_enough_and_fewer_are_proved_too_few():
@@ -130,18 +144,18 @@ def test_a_curve_is_exact_monotone_and_above_its_floor():
     "options",
     [
         {"pairs": "neighbors", "n_neighbors": 3},
-        {"pairs": "labels", "labels": np.arange(30) % 2},
+        {"pairs": "labels", "labels": np.arange(20) % 2},
         {"min_distance": 1.5},
         {"include_norms": True},
     ],
 )
 def test_curve_and_frontier_are_over_the_pairs_that_are_named(options):
-    X = stretched(6, 30, 8)
+    X = stretched(6, 20, 6)
     curve = distortion_curve(X, [2, 4], random_state=0, **options)
     found = guarantee_frontier(X, 2, 2, random_state=0, **options)
     for certificate in (*curve.certificates, *found.certificates):
         exact = audit(X, certificate.components, **options)
-        assert certificate.n_pairs == exact.n_pairs != 30 * 29 // 2
+        assert certificate.n_pairs == exact.n_pairs != 20 * 19 // 2
         assert certificate.distortion == pytest.approx(exact.distortion, abs=1e-12)
         verify(certificate, X)
 
@@ -191,23 +205,26 @@ def test_a_frontier_of_nonsense_is_refused(k, n_points, objective, part):
         guarantee_frontier(cloud(0, 12, 4), k, n_points, objective=objective)
 
 
-def test_new_points_inside_leave_the_projection_as_it_was():
-    X = stretched(4, 60, 10)
-    model = NearIsometricProjection(4, random_state=0).fit(X)
-    before, components = model.distortion_, model.components_.copy()
-    # The middle of a pair makes two shorter pairs of the same direction.
-    middle = X[:1] / 2 + X[1:2] / 2
-    fresh = [m for m in middle if brute_losses(np.vstack([X, m]), components)[1].max()]
-    model.update(np.array(fresh), X)
-    if model.updated_ == "kept":
-        assert (model.components_ == components).all()
-        assert model.distortion_ == pytest.approx(before, abs=1e-6)
-    verify(model.certificate_, np.vstack([X, fresh]))
+def test_new_points_inside_leave_the_projection_as_it_was(four):
+    X, model = four
+    before, bound = model.distortion_, model.lower_bound_
+    components = model.components_.copy()
+    # The middle of a pair makes two shorter pairs of the same direction; of these
+    # middles we take the first that loses no more with the other points either.
+    middles = ((X[0] + X[j]) / 2 for j in range(1, 60))
+    together = (np.vstack([X, middle]) for middle in middles)
+    grown = next(Y for Y in together if brute_distortion(Y, components) <= before)
+    model.update(grown[60:], X)
+    assert model.updated_ == "kept"
+    assert (model.components_ == components).all()
+    assert model.distortion_ == pytest.approx(before, abs=1e-9)
+    assert model.lower_bound_ == pytest.approx(bound, abs=1e-9)
+    assert model.certificate_.n_points == 61
+    verify(model.certificate_, grown)
 
 
-def test_new_points_outside_are_taken_in():
-    X = stretched(4, 60, 10)
-    model = NearIsometricProjection(4, random_state=0).fit(X)
+def test_new_points_outside_are_taken_in(four):
+    X, model = four
     new = stretched(5, 20, 10)[:, ::-1] * 2.0
     stale = brute_losses(np.vstack([X, new]), model.components_)[1].max()
     model.update(new, X)
@@ -248,11 +265,11 @@ def test_new_points_that_still_fit_whole_are_lost_nothing_of():
     verify(model.certificate_, np.vstack([X, new]))
 
 
-def test_an_update_lies_in_files_where_memory_has_no_room():
-    X, new = stretched(4, 60, 10), stretched(5, 20, 10)[:, ::-1] * 2.0
-    model = NearIsometricProjection(4, random_state=0, memory_limit=0)
+def test_an_update_lies_in_files_where_memory_has_no_room(four):
+    X, model = four
+    new = stretched(5, 20, 10)[:, ::-1] * 2.0
+    model.set_params(memory_limit=0)
     given = []
-    model.fit(X)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             "isoproj.estimators.geometry.prepare_pairs",

@@ -23,6 +23,14 @@ def fitted(rows, k, **options):
     return NearIsometricProjection(k, **options).fit(rows)
 
 
+ROWS = cloud(2, 60, 20)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return fitted(ROWS, 4)
+
+
 def working_set(seed, r, d):
     rows = cloud(seed, r, d)
     return Secants(rows, every_pair(r))
@@ -67,25 +75,24 @@ def test_three_lines_leave_the_gap_that_no_solver_can_close():
     assert model.status_ is Status.CONVERGED
 
 
-def test_each_round_is_at_least_as_good_as_the_last():
-    history = fitted(cloud(1, 60, 30), 5).history_
+def test_each_round_is_at_least_as_good_as_the_last(model):
+    history = model.history_
+    assert len(history) >= 3
     assert (np.diff([s.distortion for s in history]) <= 0.0).all()
     assert (np.diff([s.lower_bound for s in history]) >= 0.0).all()
     assert (np.diff([s.seconds for s in history]) >= 0.0).all()
     assert history[-1].relaxed <= history[-1].lower_bound * 1.001
 
 
-def test_what_the_last_round_says_is_what_the_scan_finds():
-    model = fitted(cloud(2, 70, 20), 4)
+def test_what_the_last_round_says_is_what_the_scan_finds(model):
     assert_allclose(model.history_[-1].distortion, model.distortion_, atol=1e-6)
     assert_allclose(model.history_[-1].lower_bound, model.lower_bound_, atol=1e-9)
 
 
-def test_the_same_seed_gives_the_same_bits():
-    rows = cloud(3, 50, 25)
-    first, second = fitted(rows, 3), fitted(rows, 3)
-    assert (first.components_ == second.components_).all()
-    assert first.lower_bound_ == second.lower_bound_
+def test_the_same_seed_gives_the_same_bits(model):
+    again = fitted(ROWS, 4)
+    assert (again.components_ == model.components_).all()
+    assert again.lower_bound_ == model.lower_bound_
 
 
 def test_a_time_limit_leaves_a_valid_looser_certificate():
@@ -127,11 +134,11 @@ def test_a_given_basis_is_never_made_worse():
 
 
 def test_a_warm_start_goes_on_from_the_last_fit():
-    rows = cloud(8, 40, 15)
+    rows = cloud(8, 24, 10)
     model = fitted(rows, 3, warm_start=True)
     before = model.distortion_
     assert model.fit(rows).distortion_ <= before + 1e-6
-    more = np.vstack([rows, cloud(9, 5, 15)])
+    more = np.vstack([rows, cloud(9, 5, 10)])
     verify(model.fit(more).certificate_, more)
     wider = model.set_params(n_components=5).fit(more)
     assert wider.distortion_ < before

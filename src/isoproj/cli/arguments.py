@@ -200,6 +200,19 @@ def _add_output(
     )
 
 
+def _add_seed(verb: argparse.ArgumentParser, *older_names: str) -> None:
+    """Add the seed of random numbers, 0 unless given, so that runs repeat."""
+    verb.add_argument(
+        "--seed",
+        *older_names,
+        type=int,
+        default=0,
+        metavar="SEED",
+        help="seed of random starts and samples (default 0); the same seed gives the "
+        "same result",
+    )
+
+
 def _add_fit(verb: argparse.ArgumentParser) -> None:
     _add_data(verb)
     verb.add_argument(
@@ -237,7 +250,12 @@ def _add_fit(verb: argparse.ArgumentParser) -> None:
         help="guaranteed-pca: keep the most variance (default), or lose the least on "
         "average",
     )
-    verb.add_argument("--solver", metavar="NAME", help="how to look for the projection")
+    verb.add_argument(
+        "--solver",
+        choices=["minimax", "dual_ascent"],
+        help="near-isometric: minimax finds the least loss (default); dual_ascent is "
+        "the paper's algorithm",
+    )
     _add_pairs(verb)
     verb.add_argument(
         "--heldout",
@@ -264,9 +282,7 @@ def _add_fit(verb: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="stop then, with the best certified answer so far",
     )
-    verb.add_argument(
-        "--random-state", type=int, metavar="SEED", help="for solvers that draw numbers"
-    )
+    _add_seed(verb, "--random-state")
     _add_memory(verb)
 
 
@@ -383,7 +399,12 @@ def _add_compare(verb: argparse.ArgumentParser) -> None:
         "minimax, dual_ascent, sdp+dr, sdp+rr, sap, fair_pca, pca and random)",
     )
     verb.add_argument(
-        "--seeds", nargs="+", type=int, default=[0], metavar="SEED", help="default 0"
+        "--seeds",
+        nargs="+",
+        type=int,
+        default=[0],
+        metavar="SEED",
+        help="seeds of random starts and draws, one fit for each (default 0)",
     )
     verb.add_argument(
         "--time-limit", type=float, metavar="SECONDS", help="for each single fit"
@@ -410,9 +431,7 @@ def _add_tracing(verb: argparse.ArgumentParser, tol: float) -> None:
         metavar="GAP",
         help=f"relative gap at which a bound is good enough (default {tol:g})",
     )
-    verb.add_argument(
-        "--seed", type=int, default=0, metavar="SEED", help="of samples; default 0"
-    )
+    _add_seed(verb)
     verb.add_argument(
         "--plot", metavar="FILE", help="draw it there (.png, .svg or .pdf)"
     )

@@ -44,7 +44,7 @@ def demo(options: argparse.Namespace, console: Console) -> None:
         f"{n_pairs:,} pairs, to {k} dimensions"
     )
     start = time.perf_counter()
-    model = NearIsometricProjection(n_components=k)
+    model = NearIsometricProjection(n_components=k, random_state=0)
     with (
         console.steps(n_pairs, None) as show,
         watching(show),

@@ -131,7 +131,7 @@ def _parameters(options: argparse.Namespace) -> dict[str, Any]:
         "tol": options.tol,
         "max_iter": options.max_iter,
         "time_limit": options.time_limit,
-        "random_state": options.random_state,
+        "random_state": options.seed,
         "scale": options.scale,
         "heldout": options.heldout,
         "memory_limit": options.memory_limit,
