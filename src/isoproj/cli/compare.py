@@ -9,7 +9,7 @@ from isoproj.cli.errors import Trouble
 from isoproj.cli.models import describe_data, options_data
 from isoproj.files.write.writing import check_output
 from isoproj.numerics.container import write_atomically
-from isoproj.plot._style import save_axes
+from isoproj.plot.axes import save_axes
 from isoproj.reproduction.compare import DEFAULT_METHODS, Record
 from isoproj.reproduction.compare import compare as run_comparison
 

@@ -20,7 +20,7 @@ from isoproj.estimators.curves import (
     guarantee_frontier,
 )
 from isoproj.files.write.writing import check_output
-from isoproj.plot._style import save_axes
+from isoproj.plot.axes import save_axes
 
 __all__ = ["curve", "frontier"]
 

@@ -12,7 +12,14 @@ from sklearn.base import clone
 
 from isoproj.numerics.arrays import Rows
 from isoproj.numerics.spectral import Array
-from isoproj.plot._style import COLOURS, FLOOR, axes_or_new, colour_of, draw_floor, tidy
+from isoproj.plot.axes import axes_or_new, draw
+from isoproj.plot.charts import (
+    curve_chart,
+    floor_marks,
+    frontier_chart,
+    history_chart,
+    loss_line,
+)
 from isoproj.proof.audit import audit
 
 if TYPE_CHECKING:
@@ -26,8 +33,6 @@ __all__ = [
     "distortion_curve",
     "frontier",
 ]
-
-_LOST = "share of squared length the worst pair loses"
 
 
 class DistortionCurveDisplay:
@@ -148,21 +153,10 @@ class DistortionCurveDisplay:
         """
         axes = axes_or_new(ax)
         label = name or self.estimator_name
-        (self.line_,) = axes.plot(
-            self.ks,
-            self.distortion,
-            color=colour_of(label),
-            marker="o",
-            markersize=4,
-            linewidth=2,
-            label=label,
-        )
-        if self.lower_bound is not None:
-            draw_floor(axes, self.ks, self.lower_bound)
-        axes.set(xlabel="dimensions kept, k", ylabel=_LOST)
-        axes.set_ylim(bottom=0.0)
-        tidy(axes)
-        axes.legend()
+        floor = self.lower_bound
+        marks = [] if floor is None else floor_marks(self.ks, floor)
+        line = loss_line(label, self.ks, self.distortion, label=label)
+        self.line_ = draw(curve_chart([line], marks), axes)[0]
         self.ax_, self.figure_ = axes, axes.figure  # type: ignore[assignment]
         return self
 
@@ -308,26 +302,8 @@ class ConvergenceDisplay:
             Itself.
         """
         axes = axes_or_new(ax)
-        axes.fill_between(
-            self.iterations,
-            self.lower_bound,
-            self.distortion,
-            color=COLOURS["isoproj"],
-            alpha=0.1,
-            linewidth=0,
-        )
-        (upper,) = axes.plot(
-            self.iterations,
-            self.distortion,
-            color=COLOURS["isoproj"],
-            label="distortion",
-        )
-        (lower,) = axes.plot(
-            self.iterations, self.lower_bound, "--", color=FLOOR, label="lower bound"
-        )
-        axes.set(xlabel="round", ylabel=_LOST)
-        tidy(axes)
-        axes.legend()
+        chart = history_chart(self.iterations, self.distortion, self.lower_bound)
+        upper, lower, _ = draw(chart, axes)
         self.lines_ = (upper, lower)
         self.ax_, self.figure_ = axes, axes.figure  # type: ignore[assignment]
         return self
@@ -361,44 +337,16 @@ def frontier(found: Any, *, ax: Axes | None = None) -> Axes:  # noqa: ANN401
     >>> ax.get_xlabel()
     'the worst pair loses'
     """
-    ax = axes_or_new(ax)
-    caps, kept = np.asarray(found.max_distortion), np.asarray(found.kept)
-    bound = np.asarray(found.kept_bound)
-    ceiling = bound.max() + 0.1 * (bound.max() - kept.min() + 0.01)
-    ax.fill_between(caps, bound, ceiling, color=FLOOR, alpha=0.08, linewidth=0)
-    ax.plot(caps, bound, "--", color=FLOOR, label="no projection can keep more")
-    ax.axvspan(
-        found.lower_bound - 0.02, found.lower_bound, color=FLOOR, alpha=0.2, linewidth=0
+    axes = axes_or_new(ax)
+    chart = frontier_chart(
+        found.max_distortion,
+        found.kept,
+        found.kept_bound,
+        found.lower_bound,
+        objective=found.objective,
     )
-    ax.annotate(
-        "proved impossible",
-        (found.lower_bound - 0.01, 0.5),
-        xycoords=("data", "axes fraction"),
-        rotation=90,
-        ha="center",
-        va="center",
-        color=FLOOR,
-    )
-    colour = colour_of("GuaranteedPCA")
-    ax.plot(caps, kept, "o-", color=colour, label="GuaranteedPCA")
-    ends = (("minimax", 0, "isoproj"), ("PCA", -1, "pca"))
-    for name, at, method in ends:
-        ax.plot(caps[at], kept[at], "o", color=colour_of(method), markersize=9)
-        side = "left" if at == 0 else "right"
-        ax.annotate(
-            name,
-            (caps[at], kept[at]),
-            xytext=(10, 2) if at == 0 else (-8, -16),
-            textcoords="offset points",
-            ha=side,
-            color=colour_of(method),
-        )
-    what = "variance kept" if found.objective == "variance" else "mean length kept"
-    ax.set(xlabel="the worst pair loses", ylabel=what)
-    ax.set(xlim=(found.lower_bound - 0.02, None), ylim=(None, ceiling))
-    ax.legend(frameon=False, loc="lower right", bbox_to_anchor=(1.0, 0.12))
-    tidy(ax)
-    return ax
+    draw(chart, axes)
+    return axes
 
 
 def convergence(model: Any, *, ax: Axes | None = None) -> Axes:  # noqa: ANN401

@@ -13,7 +13,8 @@ from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import prepare_pairs
 from isoproj.pairs.top_pairs import exact_losses
-from isoproj.plot._style import COLOURS, FLOOR, axes_or_new, colour_of, tidy
+from isoproj.plot.axes import axes_or_new, draw
+from isoproj.plot.charts import distances_chart, histogram_chart
 from isoproj.proof.audit import AuditResult, audit
 
 if TYPE_CHECKING:
@@ -104,19 +105,16 @@ class DistortionHistogramDisplay:
         """
         axes = axes_or_new(ax)
         low = min(0.0, *(float(a.histogram[1][0]) for a in self.audits.values()))
-        for name, result in self.audits.items():
-            counts, edges = result.coarse_histogram(self.n_bins, low=low)
-            shares = counts / counts.sum()
-            line = axes.stairs(shares, edges, color=colour_of(name), label=name, lw=1.5)
-            colour = line.get_edgecolor()
-            axes.axvline(result.distortion, color=colour, linestyle=":", lw=1.5)
-        axes.set_yscale("log")
-        axes.set(
-            xlabel="share of squared length lost (dotted: the worst pair)",
-            ylabel="share of pairs",
+        found = {
+            name: result.coarse_histogram(self.n_bins, low=low)
+            for name, result in self.audits.items()
+        }
+        chart = histogram_chart(
+            {name: counts for name, (counts, _) in found.items()},
+            np.linspace(low, 1.0, self.n_bins + 1),
+            {name: result.distortion for name, result in self.audits.items()},
         )
-        tidy(axes)
-        axes.legend()
+        draw(chart, axes)
         self.ax_, self.figure_ = axes, axes.figure  # type: ignore[assignment]
         return self
 
@@ -257,32 +255,10 @@ class ShepardDisplay:
             Itself.
         """
         axes = axes_or_new(ax)
-        top = float(self.original.max())
-        axes.plot(
-            self.original,
-            self.projected,
-            ".",
-            color=COLOURS["isoproj"],
-            markersize=2,
-            alpha=0.35,
-            rasterized=True,
+        chart = distances_chart(
+            self.original, self.projected, self.n_pairs, self.distortion
         )
-        axes.plot([0, top], [0, top], color=FLOOR, lw=1, label="kept whole")
-        if self.distortion is not None:
-            least = top * np.sqrt(max(0.0, 1.0 - self.distortion))
-            label = "no pair is below"
-            axes.plot([0, top], [0, least], "--", color=FLOOR, lw=1, label=label)
-        sampled = self.original.size < self.n_pairs
-        part = f"{self.original.size:,} sampled of " if sampled else ""
-        axes.set(
-            xlabel="original distance",
-            ylabel="projected distance",
-            title=f"{part}{self.n_pairs:,} pairs",
-            xlim=(0, None),
-            ylim=(0, None),
-        )
-        tidy(axes)
-        axes.legend(loc="upper left")
+        draw(chart, axes)
         self.ax_, self.figure_ = axes, axes.figure  # type: ignore[assignment]
         return self
 

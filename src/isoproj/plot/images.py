@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isoproj.numerics.arrays import Rows, as_dense, check_points, is_sparse
-from isoproj.plot._style import axes_or_new
+from isoproj.plot.axes import axes_or_new, draw
+from isoproj.plot.charts import losses_chart
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -130,7 +131,7 @@ def worst_pairs(
     ]
     axes = axes_or_new(ax)
     if shape is None:
-        _draw_bars(axes, named, losses)
+        draw(losses_chart(named, losses), axes)
     else:
         _draw_images(axes, montage(rows, indices, shape), named, losses, shape)
     return axes
@@ -187,12 +188,3 @@ def _draw_images(
     axes.yaxis.tick_right()
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-
-
-def _draw_bars(axes: Axes, named: list[str], losses: NDArray[Any]) -> None:
-    positions = np.arange(len(named))
-    axes.barh(positions, np.nan_to_num(losses), color="#0072b2")
-    axes.set_yticks(positions, named)
-    axes.invert_yaxis()
-    axes.set(xlabel="share of squared length lost", xlim=(0, 1))
-    axes.spines[["top", "right"]].set_visible(False)

@@ -16,7 +16,10 @@ from numpy.typing import ArrayLike
 from isoproj.numerics.arrays import Rows
 from isoproj.numerics.container import write_atomically
 from isoproj.numerics.extras import needed
-from isoproj.reporting import charts
+from isoproj.plot import svg
+from isoproj.plot.marks import Chart
+from isoproj.plot.style import css_palette
+from isoproj.reporting.charts import charts_of
 from isoproj.reporting.facts import Facts, Options, facts_of
 from isoproj.reporting.wording import (
     METHOD_NAMES,
@@ -175,7 +178,7 @@ def report(
 
 def _rendered(name: str, facts: Facts) -> str:
     markup = needed("markupsafe", extra="report", purpose="A report").Markup
-    drawn = _charts(facts) if ".html" in name else {}
+    drawn = charts_of(facts) if ".html" in name else {}
     template = _environment().get_template(name)
     shown = {
         "facts": facts,
@@ -184,29 +187,23 @@ def _rendered(name: str, facts: Facts) -> str:
         "say": sentences(facts),
         "commands": commands(facts),
         # Charts are built as trees of elements, so that their texts are escaped.
-        "charts": {name: tuple(map(markup, both)) for name, both in drawn.items()},
+        "charts": {
+            name: {
+                "wide": markup(svg.draw(chart, _WIDE)),
+                "narrow": markup(svg.draw(chart, _NARROW)),
+                "legend": _legend(chart),
+            }
+            for name, chart in drawn.items()
+        },
+        "palette": css_palette(),
         "names": METHOD_NAMES,
     }
     return str(template.render(**shown))
 
 
-def _charts(facts: Facts) -> dict[str, tuple[str, str]]:
-    """Return every chart that there are facts for, beside text and for phones."""
-    wanted = {"bounds": charts.bounds_chart}
-    if facts["histogram"]:
-        wanted["histogram"] = charts.histogram_chart
-    if facts["curve"]:
-        wanted["curve"] = charts.curve_chart
-    if facts["frontier"]:
-        wanted["frontier"] = charts.frontier_chart
-    if len(facts["history"]) > 1:
-        wanted["convergence"] = charts.convergence_chart
-    if len(facts["kept_history"]) > 1:
-        wanted["kept"] = charts.kept_chart
-    return {
-        name: (draw(facts, _WIDE), draw(facts, _NARROW))
-        for name, draw in wanted.items()
-    }
+def _legend(chart: Chart) -> list[tuple[str, str]]:
+    """Return role and label of the marks that have a label, without repetitions."""
+    return list(dict.fromkeys((m.role, m.label) for m in chart.marks if m.label))
 
 
 @functools.cache

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from isoproj.reproduction.claims import Verdict, verdicts
-from isoproj.reproduction.figures import FIGURES, series
+from isoproj.reproduction.figures import FIGURES, LABELS, series
 from isoproj.reproduction.records import Finished, Records
-from isoproj.reproduction.style import LOOKS
 from isoproj.reproduction.table import (
     WHOLE,
     Experiment,
@@ -196,11 +195,11 @@ def _table(cells: list[Finished], experiment: Experiment) -> list[str]:
     for method in dict.fromkeys(name for f in cells for name in f.scores):
         by_k = series(cells, method)
         row = " | ".join(_mean(by_k.get(k, [])) for k in ks)
-        lines.append(f"| {LOOKS[method].label} | {row} |")
+        lines.append(f"| {LABELS[method]} | {row} |")
         held = {k: _held_out(cells, method, k) for k in ks}
         if any(held.values()):
             row = " | ".join(_mean(held[k]) for k in ks)
-            lines.append(f"| {LOOKS[method].label}, held out | {row} |")
+            lines.append(f"| {LABELS[method]}, held out | {row} |")
     bounds = series(cells, "minimax", "lower_bound")
     if bounds:
         row = " | ".join(_mean(bounds.get(k, [])) for k in ks)
