@@ -14,18 +14,8 @@ from numpy.typing import ArrayLike
 from isoproj.numerics.container import write_atomically
 from isoproj.numerics.extras import needed
 from isoproj.numerics.spectral import Array
-from isoproj.plot.marks import (
-    Axis,
-    Band,
-    Bars,
-    Chart,
-    Line,
-    Mark,
-    Note,
-    Points,
-    Rule,
-    Steps,
-)
+from isoproj.plot import marks
+from isoproj.plot.marks import Axis, Chart, Mark
 from isoproj.plot.style import SETTINGS, SHADE, colour_of
 
 if TYPE_CHECKING:
@@ -67,7 +57,7 @@ def draw(chart: Chart, axes: Axes) -> list[Any]:
         axes.set_title(chart.title)
     tidy(axes, grid_x=chart.x.grid, grid_y=chart.y.grid)
     if chart.names == "ends":
-        _name_ends(axes, chart.marks, painter)
+        _name_ends(axes, chart, painter)
     elif chart.names and any(mark.label for mark in chart.marks):
         axes.legend(loc=chart.names)
     return artists
@@ -100,27 +90,10 @@ class _Painter:
         return self._colours[role]
 
     def paint(self, mark: Mark) -> Any:  # noqa: ANN401 - an artist
-        match mark:
-            case Line():
-                return self._line(mark)
-            case Points():
-                return self._points(mark)
-            case Band():
-                return self._band(mark)
-            case Steps():
-                return self._steps(mark)
-            case Bars():
-                lengths = np.asarray(mark.lengths)
-                colour = self.colour(mark.role)
-                return self.axes.barh(np.arange(lengths.size), lengths, color=colour)
-            case Rule():
-                return self._rule(mark)
-            case Note():
-                return self._note(mark)
-        msg = f"a mark must be one of isoproj.plot.marks; got {type(mark).__name__}."
-        raise TypeError(msg)
+        """Draw a mark by the method named after its kind."""
+        return getattr(self, type(mark).__name__.lower())(mark)
 
-    def _line(self, mark: Line) -> Any:  # noqa: ANN401
+    def line(self, mark: marks.Line) -> Any:  # noqa: ANN401
         colour = self.colour(mark.role)
         given: dict[str, Any] = {"linewidth": mark.width, "markersize": mark.size}
         options = {name: value for name, value in given.items() if value is not None}
@@ -133,13 +106,13 @@ class _Painter:
         }
         if mark.errors is None:
             return self.axes.plot(mark.x, mark.y, **options)[0]
-        bars = self.axes.errorbar(
+        return self.axes.errorbar(
             mark.x, mark.y, mark.errors, elinewidth=0.7, zorder=3, **options
-        )
-        return bars[0]
+        )[0]
 
-    def _points(self, mark: Points) -> Any:  # noqa: ANN401
-        (line,) = self.axes.plot(
+    def points(self, mark: marks.Points) -> Any:  # noqa: ANN401
+        is_opaque = mark.opacity == 1.0
+        return self.axes.plot(
             mark.x,
             mark.y,
             linestyle="",
@@ -148,31 +121,32 @@ class _Painter:
             markersize=mark.size,
             markeredgewidth=0.8 if mark.marker == "x" else 0.2,
             alpha=mark.opacity,
-            rasterized=mark.opacity < 1.0,
+            rasterized=not is_opaque,
             label=mark.label or None,
-            zorder=4 if mark.opacity == 1.0 else 2,
-        )
-        return line
+            zorder=4 if is_opaque else 2,
+        )[0]
 
-    def _band(self, mark: Band) -> Any:  # noqa: ANN401
+    def band(self, mark: marks.Band) -> Any:  # noqa: ANN401
         options = {"color": self.colour(mark.role), "alpha": SHADE, "linewidth": 0}
-        x, y = self.chart.x, self.chart.y
-        across = _within(mark.x, x)
+        across = np.asarray(mark.x)
         if np.isinf(mark.low).all() and np.isinf(mark.high).all():
             return self.axes.axvspan(across[0], across[-1], **options)
-        low, high = _within(mark.low, y), _within(mark.high, y)
+        low, high = (_within(values, self.chart.y) for values in (mark.low, mark.high))
         return self.axes.fill_between(across, low, high, **options)
 
-    def _steps(self, mark: Steps) -> Any:  # noqa: ANN401
-        colour = self.colour(mark.role)
-        heights, edges = np.asarray(mark.heights), np.asarray(mark.edges)
-        outline = self.axes.stairs(
-            heights, edges, color=colour, label=mark.label or None, linewidth=1.5
+    def steps(self, mark: marks.Steps) -> Any:  # noqa: ANN401
+        colour, stairs = self.colour(mark.role), self.axes.stairs
+        outline = stairs(
+            mark.heights, mark.edges, color=colour, label=mark.label or None, lw=1.5
         )
-        self.axes.stairs(heights, edges, color=colour, fill=True, alpha=SHADE)
+        stairs(mark.heights, mark.edges, color=colour, fill=True, alpha=SHADE)
         return outline
 
-    def _rule(self, mark: Rule) -> Any:  # noqa: ANN401
+    def bars(self, mark: marks.Bars) -> Any:  # noqa: ANN401
+        places = range(np.size(mark.lengths))
+        return self.axes.barh(places, mark.lengths, color=self.colour(mark.role))
+
+    def rule(self, mark: marks.Rule) -> Any:  # noqa: ANN401
         options: dict[str, Any] = {
             "color": self.colour(mark.role),
             "linewidth": mark.width,
@@ -180,17 +154,17 @@ class _Painter:
         }
         if mark.x is not None:
             return self.axes.axvline(mark.x, **options)
-        return self.axes.axhline(0.0 if mark.y is None else mark.y, **options)
+        return self.axes.axhline(mark.y or 0.0, **options)
 
-    def _note(self, mark: Note) -> Any:  # noqa: ANN401
-        kinds = [
+    def note(self, mark: marks.Note) -> Any:  # noqa: ANN401
+        across, up = (
             "axes fraction" if name in mark.shares else "data" for name in ("x", "y")
-        ]
+        )
         return self.axes.annotate(
             mark.text,
             (mark.x, mark.y),
             xytext=mark.offset,
-            xycoords=(kinds[0], kinds[1]),
+            xycoords=(across, up),
             textcoords="offset points",
             rotation=90 if mark.upright else 0,
             ha=mark.align,
@@ -230,12 +204,12 @@ def _set_axis(axes: Axes, name: str, axis: Axis) -> None:
         getattr(axes, f"set_{name}lim")(axis.low, axis.high, auto=None)
 
 
-def _name_ends(axes: Axes, marks: Sequence[Mark], painter: _Painter) -> None:
+def _name_ends(axes: Axes, chart: Chart, painter: _Painter) -> None:
     """Write labels beside the right ends of lines, moved apart if they would touch."""
     to_share = axes.transData + axes.transAxes.inverted()
     ends = sorted(
         (float(to_share.transform((1.0, _end(mark)))[1]), mark.label, mark.role)
-        for mark in marks
+        for mark in chart.marks
         if mark.label
     )
     heights = spread_apart([share for share, _, _ in ends], _GAP)
@@ -253,7 +227,7 @@ def _name_ends(axes: Axes, marks: Sequence[Mark], painter: _Painter) -> None:
 
 def _end(mark: Mark) -> float:
     """Return the height at which a line or rule ends."""
-    if isinstance(mark, Line):
+    if isinstance(mark, marks.Line):
         return float(np.asarray(mark.y)[-1])
     return float(getattr(mark, "y", 0.0))
 
@@ -265,23 +239,21 @@ def spread_apart(heights: Sequence[float], gap: float) -> list[float]:
     the panel are pushed back as far as there is room.
     """
     groups: list[list[float]] = []
+
+    def lowest(group: list[float]) -> float:
+        return sum(group) / len(group) - gap * (len(group) - 1) / 2.0
+
     for height in heights:
         groups.append([height])
-        while len(groups) > 1 and _low(groups[-1], gap) < _high(groups[-2], gap) + gap:
+        while len(groups) > 1 and lowest(groups[-1]) < (
+            lowest(groups[-2]) + gap * len(groups[-2])
+        ):
             last = groups.pop()
             groups[-1] += last
-    placed = [_low(group, gap) + i * gap for group in groups for i in range(len(group))]
-    count = len(placed)
-    placed = [min(y, _TOP - gap * (count - 1 - i)) for i, y in enumerate(placed)]
+    placed = [lowest(group) + i * gap for group in groups for i in range(len(group))]
+    room = [_TOP - gap * i for i in reversed(range(len(placed)))]
+    placed = [min(y, top) for y, top in zip(placed, room, strict=True)]
     return [max(y, gap * i) for i, y in enumerate(placed)]
-
-
-def _low(group: list[float], gap: float) -> float:
-    return sum(group) / len(group) - gap * (len(group) - 1) / 2.0
-
-
-def _high(group: list[float], gap: float) -> float:
-    return sum(group) / len(group) + gap * (len(group) - 1) / 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from isoproj.numerics.arrays import Rows
-from isoproj.numerics.spectral import Array
 from isoproj.plot.axes import axes_or_new, draw
 from isoproj.plot.charts import (
     curve_chart,
@@ -20,11 +19,12 @@ from isoproj.plot.charts import (
     history_chart,
     loss_line,
 )
+from isoproj.plot.display import Display, as_long_as
+from isoproj.plot.marks import Chart
 from isoproj.proof.audit import audit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 __all__ = [
     "ConvergenceDisplay",
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 
-class DistortionCurveDisplay:
+class DistortionCurveDisplay(Display):
     """Distortion against the number of dimensions, above the proven floor.
 
     Parameters
@@ -51,10 +51,8 @@ class DistortionCurveDisplay:
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
+    ax_, figure_ : matplotlib Axes and Figure
         Where it was drawn last.
-    figure_ : matplotlib Figure
-        Its figure.
     line_ : matplotlib Line2D
         The curve of the distortion.
 
@@ -69,8 +67,6 @@ class DistortionCurveDisplay:
     ... )
     """
 
-    ax_: Axes
-    figure_: Figure
     line_: Any
 
     def __init__(
@@ -82,11 +78,11 @@ class DistortionCurveDisplay:
         estimator_name: str = "isoproj",
     ) -> None:
         self.ks = np.asarray(ks)
-        self.distortion = _as_long_as(self.ks, "distortion", distortion)
+        self.distortion = as_long_as(self.ks, "distortion", distortion)
         self.lower_bound = (
             None
             if lower_bound is None
-            else _as_long_as(self.ks, "lower_bound", lower_bound)
+            else as_long_as(self.ks, "lower_bound", lower_bound)
         )
         self.estimator_name = estimator_name
 
@@ -156,8 +152,7 @@ class DistortionCurveDisplay:
         floor = self.lower_bound
         marks = [] if floor is None else floor_marks(self.ks, floor)
         line = loss_line(label, self.ks, self.distortion, label=label)
-        self.line_ = draw(curve_chart([line], marks), axes)[0]
-        self.ax_, self.figure_ = axes, axes.figure  # type: ignore[assignment]
+        self.line_ = self._draw(curve_chart([line], marks), axes)[0]
         return self
 
 
@@ -217,7 +212,7 @@ def distortion_curve(
     return display.plot(axes).ax_
 
 
-class ConvergenceDisplay:
+class ConvergenceDisplay(Display):
     """Both bounds of a solve, round by round.
 
     Parameters
@@ -229,24 +224,20 @@ class ConvergenceDisplay:
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
+    ax_, figure_ : matplotlib Axes and Figure
         Where it was drawn last.
-    figure_ : matplotlib Figure
-        Its figure.
     lines_ : tuple of matplotlib Line2D
         Distortion, lower bound.
     """
 
-    ax_: Axes
-    figure_: Figure
     lines_: tuple[Any, Any]
 
     def __init__(
         self, iterations: ArrayLike, distortion: ArrayLike, lower_bound: ArrayLike
     ) -> None:
         self.iterations = np.asarray(iterations)
-        self.distortion = _as_long_as(self.iterations, "distortion", distortion)
-        self.lower_bound = _as_long_as(self.iterations, "lower_bound", lower_bound)
+        self.distortion = as_long_as(self.iterations, "distortion", distortion)
+        self.lower_bound = as_long_as(self.iterations, "lower_bound", lower_bound)
 
     @classmethod
     def from_estimator(
@@ -288,25 +279,13 @@ class ConvergenceDisplay:
         )
         return display.plot(ax)
 
-    def plot(self, ax: Axes | None = None) -> Self:
-        """Draw.
+    def _chart(self) -> Chart:
+        return history_chart(self.iterations, self.distortion, self.lower_bound)
 
-        Parameters
-        ----------
-        ax : matplotlib Axes or None
-            Where to draw; None makes a new figure.
-
-        Returns
-        -------
-        ConvergenceDisplay
-            Itself.
-        """
-        axes = axes_or_new(ax)
-        chart = history_chart(self.iterations, self.distortion, self.lower_bound)
-        upper, lower, _ = draw(chart, axes)
-        self.lines_ = (upper, lower)
-        self.ax_, self.figure_ = axes, axes.figure  # type: ignore[assignment]
-        return self
+    def _draw(self, chart: Chart, axes: Axes) -> list[Any]:
+        artists = super()._draw(chart, axes)
+        self.lines_ = (artists[0], artists[1])
+        return artists
 
 
 def frontier(found: Any, *, ax: Axes | None = None) -> Axes:  # noqa: ANN401
@@ -381,14 +360,3 @@ def convergence(model: Any, *, ax: Axes | None = None) -> Axes:  # noqa: ANN401
     'round'
     """
     return ConvergenceDisplay.from_estimator(model, ax=ax).ax_
-
-
-def _as_long_as(first: Array, name: str, values: ArrayLike) -> Array:
-    found = np.asarray(values, dtype=np.float64)
-    if found.shape != first.shape or found.ndim != 1:
-        msg = (
-            f"{name} must have one value for each of {first.size}; got shape "
-            f"{found.shape}. Pass arrays of one length."
-        )
-        raise ValueError(msg)
-    return found

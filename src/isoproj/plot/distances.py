@@ -13,13 +13,14 @@ from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import prepare_pairs
 from isoproj.pairs.top_pairs import exact_losses
-from isoproj.plot.axes import axes_or_new, draw
+from isoproj.plot.axes import axes_or_new
 from isoproj.plot.charts import distances_chart, histogram_chart
+from isoproj.plot.display import Display
+from isoproj.plot.marks import Chart
 from isoproj.proof.audit import AuditResult, audit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 __all__ = [
     "DistortionHistogramDisplay",
@@ -31,7 +32,7 @@ __all__ = [
 _CHUNK = 2048
 
 
-class DistortionHistogramDisplay:
+class DistortionHistogramDisplay(Display):
     """How the share lost spreads over all pairs, for one map or several.
 
     Parameters
@@ -43,14 +44,9 @@ class DistortionHistogramDisplay:
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
+    ax_, figure_ : matplotlib Axes and Figure
         Where it was drawn last.
-    figure_ : matplotlib Figure
-        Its figure.
     """
-
-    ax_: Axes
-    figure_: Figure
 
     def __init__(self, audits: Mapping[str, AuditResult], *, n_bins: int = 100) -> None:
         self.audits = dict(audits)
@@ -90,33 +86,14 @@ class DistortionHistogramDisplay:
         label = name or type(estimator).__name__
         return cls({label: audit(X, estimator, pairs=pairs)}).plot(axes)
 
-    def plot(self, ax: Axes | None = None) -> Self:
-        """Draw.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes or None
-            Where to draw; None makes a new figure.
-
-        Returns
-        -------
-        DistortionHistogramDisplay
-            Itself.
-        """
-        axes = axes_or_new(ax)
+    def _chart(self) -> Chart:
         low = min(0.0, *(float(a.histogram[1][0]) for a in self.audits.values()))
-        found = {
-            name: result.coarse_histogram(self.n_bins, low=low)
+        counts = {
+            name: result.coarse_histogram(self.n_bins, low=low)[0]
             for name, result in self.audits.items()
         }
-        chart = histogram_chart(
-            {name: counts for name, (counts, _) in found.items()},
-            np.linspace(low, 1.0, self.n_bins + 1),
-            {name: result.distortion for name, result in self.audits.items()},
-        )
-        draw(chart, axes)
-        self.ax_, self.figure_ = axes, axes.figure  # type: ignore[assignment]
-        return self
+        worst = {name: result.distortion for name, result in self.audits.items()}
+        return histogram_chart(counts, np.linspace(low, 1.0, self.n_bins + 1), worst)
 
 
 def distortion_histogram(
@@ -159,7 +136,7 @@ def distortion_histogram(
     return DistortionHistogramDisplay(named, n_bins=n_bins).plot(ax).ax_
 
 
-class ShepardDisplay:
+class ShepardDisplay(Display):
     """Projected against original distances.
 
     Parameters
@@ -174,14 +151,9 @@ class ShepardDisplay:
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
+    ax_, figure_ : matplotlib Axes and Figure
         Where it was drawn last.
-    figure_ : matplotlib Figure
-        Its figure.
     """
-
-    ax_: Axes
-    figure_: Figure
 
     def __init__(
         self,
@@ -241,26 +213,10 @@ class ShepardDisplay:
         )
         return display.plot(axes)
 
-    def plot(self, ax: Axes | None = None) -> Self:
-        """Draw.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes or None
-            Where to draw; None makes a new figure.
-
-        Returns
-        -------
-        ShepardDisplay
-            Itself.
-        """
-        axes = axes_or_new(ax)
-        chart = distances_chart(
+    def _chart(self) -> Chart:
+        return distances_chart(
             self.original, self.projected, self.n_pairs, self.distortion
         )
-        draw(chart, axes)
-        self.ax_, self.figure_ = axes, axes.figure  # type: ignore[assignment]
-        return self
 
 
 def shepard(

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal
 
 from numpy.typing import ArrayLike
@@ -36,26 +36,28 @@ DOTTED = (1.0, 1.7)
 Names = Literal["best", "center right", "upper left", "ends", ""]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Axis:
-    """One axis; a limit that is None fits the marks, with ``margin`` added."""
+    """One axis.
+
+    A limit that is None fits the marks, and ``margin`` is added as a share of the span.
+    Ticks are positions with words; None chooses round numbers, which are whole numbers
+    or read as per cent if so asked.
+    """
 
     label: str = ""
+    _: KW_ONLY
     low: float | None = None
     high: float | None = None
     log: bool = False
     whole: bool = False
-    """Whether ticks are at whole numbers only."""
     percent: bool = False
-    """Whether ticks read as per cent."""
     ticks: Sequence[tuple[float, str]] | None = None
-    """Positions and words of the ticks; None chooses round numbers."""
     grid: bool = True
     margin: float = 0.05
-    """Share of the span that is added where a limit is None."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Mark:
     """What all marks share.
 
@@ -64,37 +66,41 @@ class Mark:
     """
 
     role: str
-    label: str = ""
-    hints: Sequence[str] = ()
+    label: str = field(default="", kw_only=True)
+    hints: Sequence[str] = field(default=(), kw_only=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Line(Mark):
-    """A line through points, with optional markers and error bars."""
+    """A line through points, with optional markers and error bars.
+
+    Markers have matplotlib's names; SVG draws a circle for any of them.
+    """
 
     x: ArrayLike
     y: ArrayLike
+    _: KW_ONLY
     dash: tuple[float, ...] = SOLID
     width: float | None = None
     marker: str = ""
-    """A marker as matplotlib names it; SVG draws a circle for any."""
     size: float | None = None
     hollow: bool = False
     errors: ArrayLike | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Points(Mark):
     """Separate points."""
 
     x: ArrayLike
     y: ArrayLike
+    _: KW_ONLY
     marker: str = "o"
     size: float = 4.0
     opacity: float = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Band(Mark):
     """The shaded area between two heights; an infinite height is the chart's edge."""
 
@@ -103,7 +109,7 @@ class Band(Mark):
     high: ArrayLike
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Steps(Mark):
     """A histogram: one height between two consecutive edges."""
 
@@ -111,52 +117,58 @@ class Steps(Mark):
     heights: ArrayLike
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Bars(Mark):
     """Horizontal bars from zero, at heights 0, 1, 2 and so on."""
 
     lengths: ArrayLike
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Rule(Mark):
     """A straight line across the whole chart, at one x or at one y."""
 
+    _: KW_ONLY
     x: float | None = None
     y: float | None = None
     dash: tuple[float, ...] = SOLID
     width: float = 1.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Note(Mark):
-    """A text at a point; coordinates named in ``shares`` are shares of the chart."""
+    """A text near a point.
+
+    Coordinates named in ``shares`` are shares of the chart. The offset is the distance
+    from point to text, right and up, in typographic points. An upright text reads from
+    bottom to top.
+    """
 
     x: float
     y: float
     text: str
+    _: KW_ONLY
     shares: str = ""
     align: str = "left"
     offset: tuple[float, float] = (0.0, 0.0)
-    """Distance from the point to the text, in typographic points, up and right."""
     upright: bool = False
-    """Whether the text reads from bottom to top."""
     size: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Chart:
-    """Two axes and the marks between them."""
+    """Two axes and the marks between them.
+
+    ``about`` is one sentence for readers who cannot see the chart. ``names`` says where
+    labels stand: in a legend, at the ends of lines, or nowhere. ``height`` is that of
+    the SVG in pixels. With ``downwards`` the vertical axis counts from top to bottom.
+    """
 
     x: Axis
     y: Axis
     marks: Sequence[Mark]
     title: str = ""
     about: str = ""
-    """One sentence for readers who cannot see the chart."""
     names: Names = "best"
-    """Where labels stand: in a legend, at the ends of lines, or nowhere."""
     height: int = 300
-    """Pixels of the SVG drawing."""
     downwards: bool = False
-    """Whether the vertical axis counts from top to bottom."""

@@ -14,18 +14,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike
 
-from isoproj.plot.marks import (
-    Axis,
-    Band,
-    Bars,
-    Chart,
-    Line,
-    Mark,
-    Note,
-    Points,
-    Rule,
-    Steps,
-)
+from isoproj.plot import marks
+from isoproj.plot.marks import Axis, Chart, Mark
 
 __all__ = ["draw", "role_class"]
 
@@ -36,7 +26,7 @@ _STROKE, _THIN = 2.0, 1.6
 _RADIUS = 0.7
 _SPOT = 6.0
 # Kinds of marks from back to front.
-_LAYERS = (Band, Bars, Steps, Rule, Line, Points, Note)
+_LAYERS = ("Band", "Bars", "Steps", "Rule", "Line", "Points", "Note")
 
 Spots = Iterable[tuple[float, float]]
 
@@ -50,10 +40,12 @@ def draw(chart: Chart, width: int) -> str:
     """Return a chart as an ``svg`` element of the given width in pixels."""
     drawing = _Drawing(chart, width)
     drawing.axes()
-    for mark in sorted(chart.marks, key=lambda mark: _LAYERS.index(type(mark))):
-        drawing.mark(mark)
+    for kind in _LAYERS:
+        for mark in chart.marks:
+            if type(mark).__name__ == kind:
+                getattr(drawing, kind.lower())(mark)
     for mark in chart.marks:
-        if isinstance(mark, Steps) and mark.hints:
+        if isinstance(mark, marks.Steps) and mark.hints:
             drawing.columns(mark)
     return ET.tostring(drawing.root, encoding="unicode")
 
@@ -84,9 +76,9 @@ class _Drawing:
 
     def __init__(self, chart: Chart, width: int) -> None:
         self.chart, self.width = chart, width
-        self.x = _Scale(chart.x, list(_values(chart.marks, "x")))
-        self.y = _Scale(chart.y, list(_values(chart.marks, "y")))
-        notes = [mark for mark in chart.marks if isinstance(mark, Note)]
+        self.x = _Scale(chart.x, list(_values(chart, "x")))
+        self.y = _Scale(chart.y, list(_values(chart, "y")))
+        notes = [mark for mark in chart.marks if isinstance(mark, marks.Note)]
         beyond = [
             note.offset[0] + _WIDE_CHARACTER * len(note.text)
             for note in notes
@@ -139,30 +131,13 @@ class _Drawing:
             label = label.partition(" (")[0]
         self._text(middle, self.bottom + 36, label, css="name", align="middle")
 
-    def mark(self, mark: Mark) -> None:
-        match mark:
-            case Band():
-                self._band(mark)
-            case Bars():
-                self._bars(mark)
-            case Steps():
-                self._steps(mark)
-            case Rule():
-                self._rule(mark)
-            case Line():
-                self._line(mark)
-            case Points():
-                self._dots(self._spots(mark.x, mark.y), mark, mark.size)
-            case Note():
-                self._note(mark)
-
-    def columns(self, mark: Steps) -> None:
+    def columns(self, mark: marks.Steps) -> None:
         """Lay an invisible column over every step, which shows its hint."""
         edges = np.asarray(mark.edges).tolist()
         for (low, high), hint in zip(pairwise(edges), mark.hints, strict=True):
             self._box(self.x(low), self.top, self.x(high), self.bottom, "hover", hint)
 
-    def _line(self, mark: Line) -> None:
+    def line(self, mark: marks.Line) -> None:
         spots = self._spots(mark.x, mark.y)
         width = mark.width or (_THIN if mark.dash else _STROKE)
         self._path(spots, mark.role, width, mark.dash)
@@ -183,26 +158,29 @@ class _Drawing:
         for (x, y), hint in zip(spots, hints, strict=True):
             self._add("circle", css, hint, cx=x, cy=y, r=_RADIUS * size)
 
-    def _band(self, mark: Band) -> None:
+    def points(self, mark: marks.Points) -> None:
+        self._dots(self._spots(mark.x, mark.y), mark, mark.size)
+
+    def band(self, mark: marks.Band) -> None:
         n = np.size(mark.x)
         low = self._spots(mark.x, np.broadcast_to(mark.low, n))
         high = self._spots(mark.x, np.broadcast_to(mark.high, n))
         self._area([*low, *high[::-1]], mark)
 
-    def _steps(self, mark: Steps) -> None:
+    def steps(self, mark: marks.Steps) -> None:
         edges = np.repeat(np.asarray(mark.edges), 2)
         heights = np.repeat(np.asarray(mark.heights), 2)
         outline = self._spots(edges, [self.y.low, *heights, self.y.low])
         self._area(outline, mark)
         self._path(outline[1:-1], mark.role, _STROKE)
 
-    def _bars(self, mark: Bars) -> None:
+    def bars(self, mark: marks.Bars) -> None:
         css = f"dot {role_class(mark.role)}"
         for at, length in enumerate(np.asarray(mark.lengths).tolist()):
             low, high = sorted((self.y(at - 0.4), self.y(at + 0.4)))
             self._box(self.x(0.0), low, self.x(length), high, css)
 
-    def _rule(self, mark: Rule) -> None:
+    def rule(self, mark: marks.Rule) -> None:
         if mark.x is not None:
             ends = [(self.x(mark.x), self.top), (self.x(mark.x), self.bottom)]
         else:
@@ -210,7 +188,7 @@ class _Drawing:
             ends = [(self.x.start, y), (self.x.end, y)]
         self._path(ends, mark.role, mark.width, mark.dash, "".join(mark.hints))
 
-    def _note(self, mark: Note) -> None:
+    def note(self, mark: marks.Note) -> None:
         x = self.x(mark.x)
         if "x" in mark.shares:
             x = self.x.start + (self.x.end - self.x.start) * mark.x
@@ -251,7 +229,7 @@ class _Drawing:
         self._add("polyline", css, hint, points=_joined(spots), style=style)
 
     def _area(self, spots: Spots, mark: Mark) -> None:
-        hint = "" if isinstance(mark, Steps) else "".join(mark.hints)
+        hint = "" if isinstance(mark, marks.Steps) else "".join(mark.hints)
         css = f"area {role_class(mark.role)}"
         self._add("polygon", css, hint, points=_joined(spots))
 
@@ -282,12 +260,12 @@ def _joined(spots: Spots) -> str:
     return " ".join(f"{x:.2f},{y:.2f}" for x, y in spots)
 
 
-def _values(marks: Sequence[Mark], name: str) -> Iterator[float]:
+def _values(chart: Chart, name: str) -> Iterator[float]:
     """Yield the finite values that the marks have along an axis."""
-    for mark in marks:
+    for mark in chart.marks:
         for field in {"x": ("x", "edges"), "y": ("y", "low", "high", "heights")}[name]:
             given = getattr(mark, field, None)
-            if given is None or isinstance(mark, Note):
+            if given is None or isinstance(mark, marks.Note):
                 continue
             values = np.atleast_1d(np.asarray(given, dtype=np.float64))
             yield from values[np.isfinite(values)].tolist()

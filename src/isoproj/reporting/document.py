@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from numpy.typing import ArrayLike
 
@@ -31,7 +31,12 @@ from isoproj.reporting.wording import (
 
 __all__ = ["SUFFIXES", "Report", "report"]
 
-SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".json": "json"}
+SUFFIXES: dict[str, Literal["html", "markdown", "json"]] = {
+    ".html": "html",
+    ".htm": "html",
+    ".md": "markdown",
+    ".json": "json",
+}
 _TEMPLATES = Path(__file__).with_name("templates")
 # Widths of the two drawings of every chart: beside text, and on a phone.
 _WIDE, _NARROW = 720, 348

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -86,21 +87,20 @@ def _means(groups: dict[int, list[float]]) -> list[float]:
 
 def _method_line(method: str, groups: dict[int, list[float]], label: str) -> Line:
     """Return means with standard deviations as error bars, in the method's look."""
-    look = look_of(method) or LOOKS["isoproj"]
-    return Line(
-        role=method,
-        label=label,
-        x=list(groups),
-        y=_means(groups),
-        errors=[float(np.std(values)) for values in groups.values()],
-        marker=look.marker,
-        dash=look.dash,
-    )
+    spreads = [float(np.std(values)) for values in groups.values()]
+    line = Line(method, list(groups), _means(groups), errors=spreads, label=label)
+    return _in_look(line)
+
+
+def _in_look(line: Line) -> Line:
+    """Return a line with the marker and dash of its method."""
+    look = look_of(line.role) or LOOKS["isoproj"]
+    return replace(line, marker=look.marker, dash=look.dash)
 
 
 def _guide(x: float | None = None, y: float | None = None, label: str = "") -> Rule:
     """Return a thin dotted line that guides the eye."""
-    return Rule(role="guide", x=x, y=y, label=label, width=0.8, dash=_DOTS)
+    return Rule("guide", x=x, y=y, label=label, width=0.8, dash=_DOTS)
 
 
 def _ticks(values: Iterable[float], form: str = "g") -> list[tuple[float, str]]:
@@ -129,7 +129,7 @@ def _against_k(cells: list[Finished], title: str, *, named: bool) -> Chart:
         lines,
         floor_marks(list(floor), _means(floor), "lower bound") if floor else [],
         x=_k_axis(_KS),
-        y=Axis(label=_LOSS, low=0.0, high=1.03),
+        y=Axis(_LOSS, low=0.0, high=1.03),
         title=title,
         names="ends" if named else "",
     )
@@ -155,8 +155,8 @@ def _improvement(cells: list[Finished], title: str, *, named: bool) -> Chart:
     ]
     return Chart(
         x=_k_axis(_KS),
-        y=Axis(label="improvement, %"),
-        marks=[Rule(role="theory", y=0.0, width=0.8), *lines],
+        y=Axis("improvement, %"),
+        marks=[Rule("theory", y=0.0, width=0.8), *lines],
         title=title,
         names="ends" if named else "",
     )
@@ -200,13 +200,26 @@ def _without_x_label(chart: Chart) -> Chart:
     return replace(chart, x=replace(chart.x, label=""))
 
 
-def _row(
-    charts: Sequence[Chart], width: float, height: float, *, share_y: bool = False
+def _side_by_side(
+    cells: list[Finished],
+    key: Callable[[Finished], Any],
+    chart_of: Callable[..., Chart],
+    size: tuple[float, float],
+    *,
+    share_y: bool = False,
 ) -> Panels:
-    """Return panels side by side; the first names the vertical axis for all."""
-    others = [replace(chart, y=replace(chart.y, label="")) for chart in charts[1:]]
-    rows = [[charts[0], *others]]
-    return Panels(rows=rows, width=width, height=height, share_y=share_y)
+    """Return one panel per key; the first names the vertical axis, the last the lines.
+
+    ``size`` is the width of one panel and the height, in inches.
+    """
+    keys = sorted({key(finished) for finished in cells})
+    charts: list[Chart] = []
+    for at in keys:
+        some = [finished for finished in cells if key(finished) == at]
+        chart = chart_of(some, named=at == keys[-1])
+        charts.append(replace(chart, y=replace(chart.y, label="")) if charts else chart)
+    width = size[0] * len(keys) + 0.8
+    return Panels(rows=[charts], width=width, height=size[1], share_y=share_y)
 
 
 def _figure1(cells: list[Finished]) -> Panels:
@@ -219,61 +232,37 @@ def _figure2(cells: list[Finished]) -> Panels:
 
 def _figure3(cells: list[Finished]) -> Panels:
     """Return distortion against time in multiples of the algorithm's own."""
-    ks = sorted({finished.cell.k for finished in cells})
-    charts = [
-        _course_chart([f for f in cells if f.cell.k == k], k, named=k == ks[-1])
-        for k in ks
-    ]
-    return _row(charts, 2.5 * len(ks) + 0.7, 2.5)
+    return _side_by_side(cells, _k_of, _course_chart, (2.5, 2.5))
 
 
-def _course_chart(cells: list[Finished], k: int, *, named: bool) -> Chart:
+def _k_of(finished: Finished) -> int:
+    return finished.cell.k
+
+
+def _course_chart(cells: list[Finished], *, named: bool) -> Chart:
     own = float(np.mean([value(finished, ALGORITHM) for finished in cells]))
     marks: list[Mark] = [
-        Rule(role=ALGORITHM, label=LABELS[ALGORITHM], y=own, width=1.3),
-        Points(role=ALGORITHM, x=[1.0], y=[own], size=3.5),
+        Rule(ALGORITHM, label=LABELS[ALGORITHM], y=own, width=1.3),
+        Points(ALGORITHM, [1.0], [own], size=3.5),
         # The paper offers three times the algorithm's own time.
         _guide(x=3.0),
     ]
     for method in ("sdp+dr", "sdp+dr/scs"):
         points = _course(cells, method)
-        if not points:
-            continue
-        xs, means, spreads = zip(*points, strict=True)
-        look = LOOKS[method]
-        line = Line(
-            role=method,
-            label=LABELS[method],
-            x=xs,
-            y=means,
-            errors=spreads,
-            marker=look.marker,
-            dash=look.dash,
-        )
-        if method == "sdp+dr" and named:
-            # This line ends within the panel, so its name is there too.
-            marks.append(
-                Note(
-                    role=method,
-                    x=xs[-1],
-                    y=means[-1],
-                    text=LABELS[method],
-                    align="center",
-                    offset=(0.0, -11.0),
-                    size=_SMALL,
-                )
-            )
-            line = replace(line, label="")
-        marks.append(line)
+        if points:
+            xs, means, spreads = zip(*points, strict=True)
+            label = "" if named and method == "sdp+dr" else LABELS[method]
+            marks.append(_in_look(Line(method, xs, means, errors=spreads, label=label)))
+            if not label:
+                # This line ends within the panel, so its name is there too.
+                note = Note(method, xs[-1], means[-1], LABELS[method], size=_SMALL)
+                marks.append(replace(note, align="center", offset=(0.0, -11.0)))
+    ticks = _ticks((0.1, 1.0, 3.0, 10.0, 100.0))
     return Chart(
-        x=Axis(
-            label="processor time / the algorithm's",
-            log=True,
-            ticks=_ticks((0.1, 1.0, 3.0, 10.0, 100.0)),
-        ),
-        y=Axis(label=_LOSS, margin=0.18 if named else 0.05),
+        x=Axis("processor time / the algorithm's", log=True, ticks=ticks),
+        y=Axis(_LOSS, margin=0.18 if named else 0.05),
         marks=marks,
-        title=f"k = {k}",
+        title=f"k = {cells[0].cell.k}",
         names="ends" if named else "",
     )
 
@@ -326,7 +315,7 @@ def _picture(finished: Finished, name: str) -> Chart:
     picture = np.array(finished.scores[name]["picture"])
     labels = np.array(finished.facts["labels"])
     marks = [
-        Points(role=role, x=x, y=y, marker=f"${label}$", size=3.6)
+        Points(role, x, y, marker=f"${label}$", size=3.6)
         for label, role in zip(np.unique(labels), _CLASSES, strict=False)
         for x, y in [picture[labels == label].T]
     ]
@@ -336,7 +325,7 @@ def _picture(finished: Finished, name: str) -> Chart:
         note = f"neighbours kept: {kept:.1%}\nworst pair loses {loss:.2f}"
     original = f"original, {finished.facts['n_features']} dimensions"
     return Chart(
-        x=Axis(label=note, ticks=()),
+        x=Axis(note, ticks=()),
         y=Axis(ticks=()),
         marks=marks,
         title=LABELS.get(name, original),
@@ -357,20 +346,13 @@ def _ratio_chart(measured: Array, factor: Array, title: str, side: str) -> Chart
     broken = measured > factor
     top = 1.05 * float(np.append(measured, 1.2).max())
     right = 1.1 * float(np.append(factor, 1.2).max())
-    at_right = side == "at least"
+    place = (0.97, "right") if side == "at least" else (0.03, "left")
     marks = [
-        Band(role="pca", x=(1.0, top), low=(1.0, top), high=math.inf),
-        Line(role="theory", x=(1.0, top), y=(1.0, top), width=0.8),
-        Points(role="isoproj", x=factor[~broken], y=measured[~broken], size=2.5),
-        Points(role="pca", x=factor[broken], y=measured[broken], marker="x", size=3.5),
-        Note(
-            role="pca",
-            x=0.97 if at_right else 0.03,
-            y=0.93,
-            shares="xy",
-            text="violated",
-            align="right" if at_right else "left",
-        ),
+        Band("pca", (1.0, top), (1.0, top), math.inf),
+        Line("theory", (1.0, top), (1.0, top), width=0.8),
+        Points("isoproj", factor[~broken], measured[~broken], size=2.5),
+        Points("pca", factor[broken], measured[broken], marker="x", size=3.5),
+        Note("pca", place[0], 0.93, "violated", shares="xy", align=place[1]),
     ]
     return Chart(
         x=_ratio_axis("factor that Theorem 1 allows", right),
@@ -384,17 +366,13 @@ def _ratio_chart(measured: Array, factor: Array, title: str, side: str) -> Chart
 def _ratio_axis(label: str, high: float) -> Axis:
     near, far = (1, 1.1, 1.2, 1.3, 1.5, 2, 3), (1, 2, 3, 5, 10, 30, 100, 300)
     ticks = [tick for tick in (far if high > 5 else near) if tick <= high]
-    return Axis(label=label, log=True, low=1.0, high=high, ticks=_ticks(ticks))
+    return Axis(label, log=True, low=1.0, high=high, ticks=_ticks(ticks))
 
 
 def _convergence(cells: list[Finished]) -> Panels:
     """Return the gap of the average iterate beside the bound, against T."""
-    sizes = sorted({finished.cell.r for finished in cells})
-    charts = [
-        _gap_chart([f for f in cells if f.cell.r == r], named=r == sizes[-1])
-        for r in sizes
-    ]
-    return _row(charts, 3.1 * len(sizes) + 0.6, 2.6, share_y=True)
+    size = (3.1, 2.6)
+    return _side_by_side(cells, lambda f: f.cell.r, _gap_chart, size, share_y=True)
 
 
 def _gap_chart(cells: list[Finished], *, named: bool) -> Chart:
@@ -407,27 +385,20 @@ def _gap_chart(cells: list[Finished], *, named: bool) -> Chart:
             if f.cell.k == k
             for steps in f.scores
         )
-        line = Line(role=ALGORITHM, x=list(gaps), y=_means(gaps), marker="o", dash=dash)
+        line = Line(ALGORITHM, list(gaps), _means(gaps), marker="o", dash=dash)
         marks.append(replace(line, label=f"measured, k = {k}"))
-    bounds = dict(
+    found = dict(
         sorted((int(s), value(f, s, "bound")) for f in cells for s in f.scores)
     )
+    bound = Line("theory", list(found), list(found.values()), marker="s")
     marks += [
-        Line(
-            role="theory",
-            label="bound of the theorem",
-            x=list(bounds),
-            y=list(bounds.values()),
-            marker="s",
-        ),
+        replace(bound, label="bound of the theorem"),
         _guide(y=1.0, label="the dual's whole range"),
     ]
     r = cells[0].cell.r
     return Chart(
-        x=Axis(
-            label=f"steps T (the paper: {N_STEPS})", log=True, ticks=_ticks(bounds, "d")
-        ),
-        y=Axis(label="optimum - average iterate", log=True),
+        x=Axis(f"steps T (the paper: {N_STEPS})", log=True, ticks=_ticks(found, "d")),
+        y=Axis("optimum - average iterate", log=True),
         marks=marks,
         title=f"digit 5, {_SIZES.get(r, f'r = {r}')}",
         names="ends" if named else "",
@@ -446,12 +417,12 @@ def _dimension(cells: list[Finished]) -> Panels:
             (int(width), value(f, width, name)) for f in cells for width in f.scores
         )
         if times:
-            x, y = list(times), _means(times)
-            marks.append(Line(role=role, label=label, x=x, y=y, marker=marker))
+            line = Line(role, list(times), _means(times), label=label)
+            marks.append(replace(line, marker=marker))
     widths = sorted({int(width) for f in cells for width in f.scores})
     chart = Chart(
-        x=Axis(label="dimension d", log=True, ticks=_ticks(widths, ",")),
-        y=Axis(label="processor seconds", log=True),
+        x=Axis("dimension d", log=True, ticks=_ticks(widths, ",")),
+        y=Axis("processor seconds", log=True),
         marks=marks,
         title="20 Newsgroups, 46 posts, k = 20",
         names="ends",
@@ -463,12 +434,7 @@ def _held_out(cells: list[Finished]) -> Panels:
     """Return the worst pair fitted and the worst pair held out, against r."""
     subject = Subject(cells[0].cell.subject.data, (5,))
     some = [finished for finished in cells if finished.cell.subject == subject]
-    ks = sorted({finished.cell.k for finished in some})
-    charts = [
-        _held_out_chart([f for f in some if f.cell.k == k], named=k == ks[-1])
-        for k in ks
-    ]
-    return _row(charts, 2.4 * len(ks) + 0.9, 2.7, share_y=True)
+    return _side_by_side(some, _k_of, _held_out_chart, (2.5, 2.7), share_y=True)
 
 
 def _held_out_chart(cells: list[Finished], *, named: bool) -> Chart:
@@ -479,36 +445,18 @@ def _held_out_chart(cells: list[Finished], *, named: bool) -> Chart:
                 (int(f.facts["n_points"]), _loss(f, method, held=held)) for f in cells
             )
             if by_r:
-                line = _method_line(method, by_r, LABELS[method])
                 what = "held out" if held else "fitted"
-                marks.append(
-                    replace(
-                        line,
-                        label=f"{line.label}, {what}",
-                        errors=None,
-                        dash=(2.0, 1.2) if held else (),
-                        hollow=held,
-                    )
-                )
+                line = _method_line(method, by_r, f"{LABELS[method]}, {what}")
+                dash = (2.0, 1.2) if held else ()
+                marks.append(replace(line, errors=None, dash=dash, hollow=held))
     first = cells[0]
     d = int(first.facts["n_features"])
-    marks += [
-        _guide(x=d),
-        Note(
-            role="guide",
-            x=d,
-            y=0.04,
-            shares="y",
-            text=f"r = d = {d}",
-            align="right",
-            offset=(-2.0, 0.0),
-            size=_SMALL,
-        ),
-    ]
+    note = Note("guide", d, 0.04, f"r = d = {d}", shares="y", size=_SMALL)
+    marks += [_guide(x=d), replace(note, align="right", offset=(-2.0, 0.0))]
     sizes = sorted({int(f.facts["n_points"]) for f in cells})
     return Chart(
-        x=Axis(label="points fitted, r", log=True, ticks=_ticks(sizes, ",")),
-        y=Axis(label=_LOSS, low=0.0, high=1.03),
+        x=Axis("points fitted, r", log=True, ticks=_ticks(sizes, ",")),
+        y=Axis(_LOSS, low=0.0, high=1.03),
         marks=marks,
         title=f"{first.cell.subject.title}, k = {first.cell.k}",
         names="ends" if named else "",
@@ -524,13 +472,16 @@ def _loss(finished: Finished, method: str, *, held: bool) -> float:
 
 def _classes(cells: list[Finished]) -> Panels:
     """Return distortion against k for whole classes, a panel per digit."""
-    subjects = sorted({finished.cell.subject for finished in cells}, key=str)
-    charts = []
-    for subject in subjects:
-        some = [finished for finished in cells if finished.cell.subject == subject]
-        title = f"{subject.title}, {some[0].facts['n_pairs'] / 1e6:.1f}M pairs"
-        charts.append(_against_k(some, title, named=subject == subjects[-1]))
-    return _row(charts, 2.0 * len(subjects) + 0.9, 2.5, share_y=True)
+
+    def chart(some: list[Finished], *, named: bool) -> Chart:
+        n_pairs = some[0].facts["n_pairs"]
+        title = f"{some[0].cell.subject.title}, {n_pairs / 1e6:.1f}M pairs"
+        return _against_k(some, title, named=named)
+
+    size = (2.0, 2.5)
+    return _side_by_side(
+        cells, lambda f: str(f.cell.subject), chart, size, share_y=True
+    )
 
 
 _PanelsOf = Callable[[list[Finished]], Panels]
