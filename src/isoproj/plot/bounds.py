@@ -1,4 +1,4 @@
-"""Distortion and its proven floor: against dimensions, and round by round."""
+"""Plots of the distortion beside its lower bound: by dimensions, caps and rounds."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class DistortionCurveDisplay(Display):
     ks : array-like of shape (n,)
         Numbers of dimensions.
     distortion : array-like of shape (n,)
-        What the worst pair loses at each.
+        Loss of the worst pair at each k.
     lower_bound : array-like of shape (n,) or None
-        What no projection can get below at each.
+        Proven lower bound of that loss at each k.
     estimator_name : str
         Name in the legend.
 
@@ -101,7 +101,8 @@ class DistortionCurveDisplay(Display):
         Parameters
         ----------
         estimator : estimator
-            Takes ``n_components``; linear, with ``components_`` once it is fitted.
+            A linear estimator with a parameter ``n_components`` and, once fitted,
+            ``components_``.
         X : array-like or sparse matrix of shape (n_points, n_features)
             The points.
         ks : sequence of int
@@ -109,7 +110,7 @@ class DistortionCurveDisplay(Display):
         ax : matplotlib Axes or None
             Where to draw; None makes a new figure.
         name : str or None
-            Name in the legend; None means the class's.
+            Name in the legend; None means the name of the class.
 
         Returns
         -------
@@ -172,7 +173,7 @@ def distortion_curve(
     curve : object with ``ks``, ``distortion`` and ``lower_bound``, or array-like
         A curve, or its numbers of dimensions.
     distortion, lower_bound : array-like of shape (n,) or None
-        The rest of the curve where ``curve`` is but an array.
+        The rest of the curve, if ``curve`` is an array.
     others : mapping of str to array-like of shape (n,)
         Distortions of other methods at the same numbers of dimensions.
     name : str
@@ -191,6 +192,10 @@ def distortion_curve(
         If the arrays differ in length.
     MissingExtraError
         If matplotlib is not installed.
+
+    See Also
+    --------
+    isoproj.distortion_curve : Compute the curve.
 
     Examples
     --------
@@ -220,7 +225,7 @@ class ConvergenceDisplay(Display):
     iterations : array-like of shape (n,)
         Numbers of the rounds.
     distortion, lower_bound : array-like of shape (n,)
-        The bounds at each.
+        The best bounds after each round.
 
     Attributes
     ----------
@@ -294,7 +299,7 @@ def frontier(found: Any, *, ax: Axes | None = None) -> Axes:  # noqa: ANN401
     Parameters
     ----------
     found : Frontier
-        Of ``isoproj.guarantee_frontier``.
+        Result of ``isoproj.guarantee_frontier``.
     ax : matplotlib Axes or None
         Where to draw; None makes a new figure.
 
@@ -307,6 +312,10 @@ def frontier(found: Any, *, ax: Axes | None = None) -> Axes:  # noqa: ANN401
     ------
     MissingExtraError
         If matplotlib is not installed.
+
+    See Also
+    --------
+    isoproj.guarantee_frontier : Compute the frontier.
 
     Examples
     --------
@@ -329,7 +338,7 @@ def frontier(found: Any, *, ax: Axes | None = None) -> Axes:  # noqa: ANN401
 
 
 def convergence(model: Any, *, ax: Axes | None = None) -> Axes:  # noqa: ANN401
-    """Draw how distortion and lower bound came together.
+    """Draw distortion and lower bound of a solve, round by round.
 
     Parameters
     ----------

@@ -260,9 +260,10 @@ def distances_chart(
 
 def losses_chart(names: Sequence[str], losses: ArrayLike) -> Chart:
     """Return the losses of named pairs as bars, the first on top."""
+    rows = [(float(at), name) for at, name in enumerate(names)]
     return Chart(
         x=Axis(_LOST, low=0.0, high=1.0),
-        y=Axis(ticks=list(enumerate(names)), grid=False),
+        y=Axis(ticks=rows, low=-0.5, high=len(rows) - 0.5, grid=False),
         marks=[Bars("isoproj", np.nan_to_num(losses))],
         about="Losses of the worst pairs",
         names="",

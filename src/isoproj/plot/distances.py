@@ -1,4 +1,4 @@
-"""What becomes of all distances: their spread, and original against projected."""
+"""Plots of all distances: how losses spread, and distances before and after."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class DistortionHistogramDisplay(Display):
     Parameters
     ----------
     audits : mapping of str to AuditResult
-        What was measured, by name.
+        Audits by the names for the legend.
     n_bins : int
-        Bins drawn.
+        Number of bins.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class DistortionHistogramDisplay(Display):
         pairs : {"all", "directions"} or array-like of shape (m, 2)
             Which pairs count.
         name : str or None
-            Name in the legend; None means the class's.
+            Name in the legend; None means the name of the class.
         ax : matplotlib Axes or None
             Where to draw; None makes a new figure.
 
@@ -107,9 +107,9 @@ def distortion_histogram(
     Parameters
     ----------
     audits : AuditResult or mapping of str to AuditResult
-        What ``audit`` returned, for one map or for several by name.
+        One audit, or several by the names for the legend.
     n_bins : int
-        Bins drawn.
+        Number of bins.
     ax : matplotlib Axes or None
         Where to draw; None makes a new figure.
 
@@ -122,6 +122,11 @@ def distortion_histogram(
     ------
     MissingExtraError
         If matplotlib is not installed.
+
+    See Also
+    --------
+    isoproj.audit : Measure a map on all pairs.
+    shepard : Draw projected against original distances.
 
     Examples
     --------
@@ -144,10 +149,9 @@ class ShepardDisplay(Display):
     original, projected : array-like of shape (n,)
         Distances of the same pairs.
     n_pairs : int
-        Pairs there are; where it is more than ``n``, the drawing says "sampled".
+        Number of all pairs; if it exceeds ``n``, the title says "sampled".
     distortion : float or None
-        What the worst of all pairs loses, where that is known; drawn as a line that no
-        pair is below.
+        Loss of the worst of all pairs, if known; drawn as a line that no pair is below.
 
     Attributes
     ----------
@@ -183,14 +187,14 @@ class ShepardDisplay(Display):
         Parameters
         ----------
         estimator : estimator or array-like of shape (k, n_features)
-            Anything that ``audit`` takes. Its ``distortion_``, where it has one, is
-            that of all pairs of ``X``.
+            Anything that ``audit`` takes. If it has ``distortion_``, that must be the
+            distortion over all pairs of ``X``.
         X : array-like or sparse matrix of shape (n_points, n_features)
             The points.
         n_sampled : int
-            Most pairs to draw; a random sample where there are more.
+            Largest number of pairs to draw; of more pairs, a random sample is drawn.
         random_state : int
-            Decides the sample.
+            Seed of the sample.
         ax : matplotlib Axes or None
             Where to draw; None makes a new figure.
 
@@ -236,9 +240,10 @@ def shepard(
     components : array-like of shape (k, n_features) or fitted estimator
         The map.
     n_sampled : int
-        Most pairs to draw; a random sample where there are more, and the title says so.
+        Largest number of pairs to draw; of more pairs, a random sample is drawn, and
+        the title says so.
     random_state : int
-        Decides the sample.
+        Seed of the sample.
     ax : matplotlib Axes or None
         Where to draw; None makes a new figure.
 
@@ -251,6 +256,10 @@ def shepard(
     ------
     MissingExtraError
         If matplotlib is not installed.
+
+    See Also
+    --------
+    distortion_histogram : Draw how the share lost spreads over all pairs.
 
     Examples
     --------
@@ -267,7 +276,7 @@ def shepard(
 
 
 def _sampled_pairs(points: Points, n_sampled: int, random_state: int) -> Indices:
-    """Return all pairs of distinct points, or that many random ones."""
+    """Return all pairs of distinct points, or ``n_sampled`` random pairs."""
     n = points.n_points
     if n * (n - 1) // 2 <= n_sampled:
         pairs = np.column_stack(np.triu_indices(n, 1))
@@ -279,6 +288,7 @@ def _sampled_pairs(points: Points, n_sampled: int, random_state: int) -> Indices
 
 
 def _distances(points: Points, pairs: Indices, linear: Array) -> tuple[Array, Array]:
+    """Return the distances of pairs before and after a linear map."""
     lengths = np.empty(pairs.shape[0])
     for start in range(0, pairs.shape[0], _CHUNK):
         left, right = (points.rows[p] for p in pairs[start : start + _CHUNK].T)

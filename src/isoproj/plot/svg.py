@@ -17,23 +17,17 @@ from numpy.typing import ArrayLike
 from isoproj.plot import marks
 from isoproj.plot.marks import Axis, Chart, Mark
 
-__all__ = ["draw", "role_class"]
+__all__ = ["draw"]
 
-# Pixels: a character of an axis text, of a value, and the width of lines.
+# Widths in pixels: a character in small and large type, a solid and a dashed line.
 _CHARACTER, _WIDE_CHARACTER = 6.6, 9.0
 _STROKE, _THIN = 2.0, 1.6
-# Pixels of radius for a marker of size one.
-_RADIUS = 0.7
-_SPOT = 6.0
+# Radii in pixels: of a marker of size one, and of an invisible spot that shows a hint.
+_RADIUS, _SPOT = 0.7, 6.0
 # Kinds of marks from back to front.
 _LAYERS = ("Band", "Bars", "Steps", "Rule", "Line", "Points", "Note")
 
 Spots = Iterable[tuple[float, float]]
-
-
-def role_class(role: str) -> str:
-    """Return the class of elements that are drawn in the colour of a role."""
-    return f"role-{role}"
 
 
 def draw(chart: Chart, width: int) -> str:
@@ -154,7 +148,7 @@ class _Drawing:
 
     def _dots(self, spots: list[tuple[float, float]], mark: Mark, size: float) -> None:
         hints = mark.hints or [""] * len(spots)
-        css = f"dot {role_class(mark.role)}"
+        css = f"dot role-{mark.role}"
         for (x, y), hint in zip(spots, hints, strict=True):
             self._add("circle", css, hint, cx=x, cy=y, r=_RADIUS * size)
 
@@ -175,7 +169,7 @@ class _Drawing:
         self._path(outline[1:-1], mark.role, _STROKE)
 
     def bars(self, mark: marks.Bars) -> None:
-        css = f"dot {role_class(mark.role)}"
+        css = f"dot role-{mark.role}"
         for at, length in enumerate(np.asarray(mark.lengths).tolist()):
             low, high = sorted((self.y(at - 0.4), self.y(at + 0.4)))
             self._box(self.x(0.0), low, self.x(length), high, css)
@@ -199,6 +193,7 @@ class _Drawing:
         align = {"left": "start", "center": "middle", "right": "end"}[mark.align]
         text = mark.text
         if mark.align == "right" and x < _CHARACTER * len(text):
+            # There is no room at the left, so the text stands at the right.
             x, text, align = x + 10, f"← {text}", "start"
         beyond = not mark.shares and mark.x >= self.x.high
         css = "value" if beyond else ""
@@ -222,15 +217,14 @@ class _Drawing:
     ) -> None:
         style = f"stroke-width:{width:g}"
         if dash:
-            style += (
-                f";stroke-dasharray:{' '.join(f'{width * part:g}' for part in dash)}"
-            )
-        css = f"line {role_class(role)}"
+            lengths = " ".join(f"{width * part:g}" for part in dash)
+            style += f";stroke-dasharray:{lengths}"
+        css = f"line role-{role}"
         self._add("polyline", css, hint, points=_joined(spots), style=style)
 
     def _area(self, spots: Spots, mark: Mark) -> None:
         hint = "" if isinstance(mark, marks.Steps) else "".join(mark.hints)
-        css = f"area {role_class(mark.role)}"
+        css = f"area role-{mark.role}"
         self._add("polygon", css, hint, points=_joined(spots))
 
     def _box(

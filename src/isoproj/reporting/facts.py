@@ -34,25 +34,7 @@ Facts = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Options:
-    """What a report may be told besides model and data.
-
-    Parameters
-    ----------
-    heldout : array-like or None
-        Points that were not fitted.
-    labels : sequence of str or None
-        A name or text for every point.
-    image_shape : tuple of int or None
-        Height and width where points are images.
-    curve : object or None
-        With ``ks``, ``distortion`` and ``lower_bound``.
-    frontier : Frontier or None
-        What other caps keep.
-    max_pairs : int
-        Most pairs to measure methods on.
-    model_name, data_name, heldout_name : str or None
-        What files are called.
-    """
+    """Options of a report besides model and data, as in ``isoproj.report``."""
 
     heldout: ArrayLike | Rows | None = None
     labels: Sequence[str] | None = None
@@ -66,28 +48,11 @@ class Options:
 
 
 def facts_of(model: Any, X: ArrayLike | Rows | None, options: Options) -> Facts:  # noqa: ANN401
-    """Return what there is to say of a model, measured where data are given.
+    """Return what a report says of a model; data, where given, are measured.
 
-    Parameters
-    ----------
-    model : fitted estimator or Certificate
-        What is reported on.
-    X : array-like or sparse matrix of shape (n_points, n_features) or None
-        The points it was fitted on; without them only what the model states is told.
-    options : Options
-        The rest.
-
-    Returns
-    -------
-    dict
-        Strings, numbers, None, lists and dicts only.
-
-    Raises
-    ------
-    ClaimError
-        If a claim does not hold for this data.
-    ValueError
-        If an option does not fit the data.
+    The dict holds strings, numbers, None, lists and dicts only. The function raises
+    ``ClaimError`` if a claim does not hold for the data, and ``ValueError`` if an
+    option does not fit them.
     """
     certificate = _certificate_of(model)
     facts: Facts = {
@@ -116,6 +81,7 @@ def facts_of(model: Any, X: ArrayLike | Rows | None, options: Options) -> Facts:
 
 
 def _certificate_of(model: Any) -> Certificate:  # noqa: ANN401 - whatever came
+    """Return the certificate of a fitted model, or the certificate given."""
     certificate = getattr(model, "certificate_", model)
     if not isinstance(certificate, Certificate):
         msg = (
@@ -127,6 +93,7 @@ def _certificate_of(model: Any) -> Certificate:  # noqa: ANN401 - whatever came
 
 
 def _model_facts(model: Any, certificate: Certificate, options: Options) -> Facts:  # noqa: ANN401
+    """Return name, parameters and status of a model."""
     get_params = getattr(model, "get_params", None)
     given = get_params(deep=False) if get_params is not None else {}
     status = getattr(model, "status_", None)
@@ -141,6 +108,7 @@ def _model_facts(model: Any, certificate: Certificate, options: Options) -> Fact
 
 
 def _shown(value: object) -> str:
+    """Return a parameter as text; arrays are told by their shape."""
     if value is None or isinstance(value, bool | int | float | str | np.generic):
         return str(value)
     shape = getattr(value, "shape", None)
@@ -148,6 +116,7 @@ def _shown(value: object) -> str:
 
 
 def _data_facts(certificate: Certificate, options: Options) -> Facts:
+    """Return what the certificate knows of the data it was made for."""
     return {
         "name": options.data_name,
         "n_points": certificate.n_points,
@@ -160,6 +129,7 @@ def _data_facts(certificate: Certificate, options: Options) -> Facts:
 
 
 def _bounds(certificate: Certificate) -> Facts:
+    """Return distortion, lower bound and gap of a certificate."""
     gap = certificate.optimality_gap
     return {
         "n_components": certificate.n_components,
@@ -171,6 +141,7 @@ def _bounds(certificate: Certificate) -> Facts:
 
 
 def _given_curve(curve: Any, certificate: Certificate) -> Facts | None:  # noqa: ANN401
+    """Return the numbers of a curve that the caller computed."""
     if curve is None:
         return None
     ks = [int(k) for k in curve.ks]
@@ -184,6 +155,7 @@ def _given_curve(curve: Any, certificate: Certificate) -> Facts | None:  # noqa:
 
 
 def _frontier(found: Any, certificate: Certificate) -> Facts | None:  # noqa: ANN401
+    """Return the numbers of a frontier, if it is of the model's points and size."""
     if found is None:
         return None
     k = found.certificates[0].n_components
@@ -246,11 +218,13 @@ def _kept_history(model: Any) -> list[Facts]:  # noqa: ANN401
 
 def _thinned(told: list[Facts]) -> list[Facts]:
     # A curve of a few hundred points looks the same as one of thousands.
+    """Return at most about 400 entries, the last among them."""
     stride = max(1, len(told) // 400)
     return told[:-1:stride] + told[-1:]
 
 
 def _guarantee(certificate: Certificate) -> Facts | None:
+    """Return cap and share kept of a certificate, None without a cap."""
     guarantee = certificate.guarantee
     if guarantee is None:
         return None
@@ -289,6 +263,7 @@ def _measured(
 
 
 def _checked_claims(certificate: Certificate, rows: Rows, max_pairs: int) -> Facts:
+    """Recompute the certificate's claims, all pairs if they are few enough."""
     scan = certificate.n_pairs <= max_pairs
     claims = check_claims(certificate, rows, scan=scan)
     broken = [claim for claim in claims if not claim.holds]
@@ -304,6 +279,7 @@ def _checked_claims(certificate: Certificate, rows: Rows, max_pairs: int) -> Fac
 
 
 def _methods(scene: Scene) -> list[Facts]:
+    """Return what the model, PCA and a random projection lose and keep."""
     exact = scene.sample.is_whole
     kept = scene.variance_kept()
     ours = _method("isoproj", scene.ours, exact=exact)
@@ -318,6 +294,7 @@ def _methods(scene: Scene) -> list[Facts]:
 
 
 def _method(name: str, result: AuditResult, *, exact: bool) -> Facts:
+    """Return what one method loses on the pairs measured."""
     return {
         "name": name,
         "distortion": max(0.0, result.distortion),
@@ -329,6 +306,7 @@ def _method(name: str, result: AuditResult, *, exact: bool) -> Facts:
 
 
 def _sampling(sample: Sample, n_pairs: int) -> Facts:
+    """Return how many rows and pairs were measured."""
     return {
         "is_whole": sample.is_whole,
         "n_rows": sample.n_rows,
@@ -338,6 +316,7 @@ def _sampling(sample: Sample, n_pairs: int) -> Facts:
 
 
 def _histogram(scene: Scene) -> Facts:
+    """Return the histograms of model and PCA over the same bins."""
     counts = {
         "isoproj": scene.ours.coarse_histogram(_BINS),
         "pca": scene.pca.coarse_histogram(_BINS),
@@ -350,6 +329,7 @@ def _histogram(scene: Scene) -> Facts:
 
 
 def _curve(scene: Scene) -> Facts:
+    """Return PCA's loss and the proven floor at other dimensions."""
     ks = scene.ks()
     return {
         "ks": ks,
@@ -373,6 +353,7 @@ class _Teller:
         self.scene, self.rows, self.labels, self.shape = scene, rows, labels, shape
 
     def pairs(self, pairs: Indices) -> list[Facts]:
+        """Return the losses of pairs, with labels and images where there are any."""
         losses = self.scene.losses(pairs)
         return [
             {
@@ -404,6 +385,7 @@ class _Teller:
 
 
 def _bare_pairs(certificate: Certificate) -> list[Facts]:
+    """Return the worst pairs as the certificate states them."""
     found = zip(
         certificate.worst_pairs.tolist(),
         certificate.worst_distortions.tolist(),
@@ -416,6 +398,7 @@ def _bare_pairs(certificate: Certificate) -> list[Facts]:
 
 
 def _heldout(scene: Scene, options: Options) -> Facts | None:
+    """Return what all methods lose on points that were not fitted."""
     if options.heldout is None:
         return None
     rows = check_points(options.heldout)
@@ -439,6 +422,7 @@ def _heldout(scene: Scene, options: Options) -> Facts | None:
 
 
 def _shortened(text: str) -> str:
+    """Return a text on one line, cut where it is too long."""
     plain = " ".join(text.split())
     return plain if len(plain) <= _LONGEST else plain[: _LONGEST - 1] + "…"
 

@@ -23,19 +23,7 @@ __all__ = ["Sample", "Scene", "sample_rows"]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Sample:
-    """The rows that methods are measured on: all of them, or a random part.
-
-    Parameters
-    ----------
-    rows : ndarray or CSR array of shape (n_rows, n_features)
-        What is measured.
-    pairs : PairRule
-        The pairs that count among them.
-    n_rows, n_all : int
-        Rows measured, and rows there are.
-    is_whole : bool
-        Whether every pair that counts is measured.
-    """
+    """The rows that methods are measured on, and the pairs that count among them."""
 
     rows: Rows
     pairs: PairRule
@@ -49,29 +37,8 @@ def sample_rows(
 ) -> Sample:
     """Return as much of the data as has at most ``max_pairs`` pairs.
 
-    Parameters
-    ----------
-    rows : ndarray or CSR array of shape (n_points, n_features)
-        The data.
-    pairs : str or PairRule
-        The pairs that count.
-    max_pairs : int
-        Most pairs to measure.
-    random_state : int
-        Decides the sample.
-
-    Returns
-    -------
-    Sample
-        The whole where it is small enough, else random rows with all their pairs (or
-        random ones of the listed pairs).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.reporting.measuring import sample_rows
-    >>> sample_rows(np.eye(100), "all", max_pairs=1000).n_rows
-    45
+    Data that are small enough are returned whole. Otherwise the sample is random rows
+    with all their pairs, or, where pairs are listed, random pairs of the list.
     """
     rule = pairs if isinstance(pairs, PairRule) else PairRule(pairs)
     n_all = int(rows.shape[0])
@@ -102,25 +69,8 @@ def sample_rows(
 class Scene:
     """A certified projection on its data, beside PCA and a random projection.
 
-    Parameters
-    ----------
-    certificate : Certificate
-        The projection with its bounds.
-    rows : ndarray or CSR array of shape (n_points, n_features)
-        The data it was fitted on.
-    max_pairs : int
-        Most pairs that a method is measured on.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj import NearIsometricProjection
-    >>> from isoproj.reporting.measuring import Scene
-    >>> X = np.random.default_rng(0).normal(size=(20, 6))
-    >>> model = NearIsometricProjection(2, random_state=0).fit(X)
-    >>> scene = Scene(model.certificate_, X, max_pairs=1000)
-    >>> scene.ours.distortion <= scene.pca.distortion
-    True
+    Attributes ``ours``, ``pca`` and ``random`` hold an audit of each, on at most
+    ``max_pairs`` pairs.
     """
 
     def __init__(self, certificate: Certificate, rows: Rows, *, max_pairs: int) -> None:
@@ -154,7 +104,7 @@ class Scene:
         return kept
 
     def pca_losses(self, ks: Sequence[int]) -> Array:
-        """Return what PCA's worst measured pair loses at other dimensions."""
+        """Return the loss of PCA's worst measured pair at other dimensions."""
         points, pairs = prepare_pairs(self.sample.rows, self.sample.pairs, rotate=False)
         found = [
             find_worst(points, pairs, self.principal_components(k), n_worst=1)
@@ -163,7 +113,7 @@ class Scene:
         return np.array([float(worst.worst_losses[0]) for worst in found])
 
     def floor(self, ks: Sequence[int]) -> Array:
-        """Return what the certificate's weights prove at other dimensions."""
+        """Return the lower bound that the certificate's weights prove at each k."""
         return lower_bounds(
             self.points,
             self.certificate.weighted_pairs,
@@ -172,25 +122,25 @@ class Scene:
         )
 
     def losses(self, pairs: Indices) -> dict[str, Array]:
-        """Return what the given pairs lose under the model and under PCA; exact."""
+        """Return the exact losses of given pairs under the model and under PCA."""
         return {
             "isoproj": exact_losses(self.points, pairs, self.components),
             "pca": exact_losses(self.points, pairs, self.pca_components),
         }
 
     def pca_worst_pairs(self) -> Indices | None:
-        """Return the pairs that PCA hurts most, where they were all looked at."""
+        """Return the pairs that lose most under PCA, None for a sample."""
         return self.pca.worst_pairs if self.sample.is_whole else None
 
     def ks(self, n_shown: int = 12) -> list[int]:
-        """Return numbers of dimensions worth drawing, the model's among them."""
+        """Return numbers of dimensions to draw; the model's own is among them."""
         k = self.certificate.n_components
         top = min(2 * k, self.points.n_dims)
         ks = np.unique(np.rint(np.geomspace(1, max(top, 1), n_shown)).astype(int))
         return sorted({*ks.tolist(), min(k, top)})
 
     def heldout(self, rows: Rows, max_pairs: int) -> dict[str, AuditResult | Sample]:
-        """Measure model and PCA on points that neither has seen."""
+        """Audit all methods on points that none of them was fitted on."""
         part = sample_rows(rows, self.certificate.pairs.elsewhere(), max_pairs)
         maps = {"isoproj": self.components, "pca": self.pca_components}
         maps["random"] = self.random_components
