@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from isoproj.plot import charts
 from isoproj.plot.charts import curve_chart, floor_marks, loss_line
 from isoproj.plot.marks import Chart, Points
@@ -64,14 +66,10 @@ def _curve(facts: Facts) -> Chart:
         for role in ("pca", "isoproj")
         if curve[role] is not None
     ]
-    spot = Points(
-        role="isoproj",
-        label="this projection",
-        x=[curve["k"]],
-        y=[value],
-        size=9.0,
-        hints=[f"this model, k = {curve['k']}: the worst pair loses {value:.4f}"],
-    )
+    hint = f"this model, k = {curve['k']}: the worst pair loses {value:.4f}"
+    spot = Points("isoproj", [curve["k"]], [value], size=9.0, hints=[hint])
+    if curve["isoproj"] is None:
+        spot = replace(spot, label="this projection")
     return curve_chart([*lines, spot], floor_marks(curve["ks"], curve["floor"]))
 
 

@@ -218,8 +218,9 @@ def _rendered(name: str, facts: Facts) -> str:
 
 
 def _legend(chart: Chart) -> list[tuple[str, str]]:
-    """Return role and label of the marks that have a label, without repetitions."""
-    return list(dict.fromkeys((m.role, m.label) for m in chart.marks if m.label))
+    """Return role and label of the marks that have a label, the proven bound last."""
+    entries = [(mark.role, mark.label) for mark in chart.marks if mark.label]
+    return sorted(entries, key=lambda entry: entry[0] == "floor")
 
 
 @functools.cache

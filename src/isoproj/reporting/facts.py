@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -72,7 +73,7 @@ def facts_of(model: Any, X: ArrayLike | Rows | None, options: Options) -> Facts:
         "heldout": None,
         "guarantee": _guarantee(certificate),
         "history": _history(model),
-        "kept_history": _kept_history(model),
+        "kept_history": _history(model, kept=True),
         "versions": versions(),
     }
     if X is not None:
@@ -181,38 +182,23 @@ def _frontier(found: Any, certificate: Certificate) -> Facts | None:  # noqa: AN
     }
 
 
-def _history(model: Any) -> list[Facts]:  # noqa: ANN401
-    """Return the best bounds on the distortion so far, round by round."""
-    best, floor, told = math.inf, 0.0, []
-    for step in getattr(model, "history_", ()):
-        if step.kept > 0.0:
-            break  # The search for variance, under the cap that this one found.
-        best, floor = min(best, step.distortion), max(floor, step.lower_bound)
-        told.append(
-            {
-                "iteration": step.iteration,
-                "upper": best,
-                "lower": floor,
-                "seconds": step.seconds,
-            }
-        )
-    return _thinned(told)
+def _history(model: Any, *, kept: bool = False) -> list[Facts]:  # noqa: ANN401
+    """Return the best bounds so far, round by round.
 
-
-def _kept_history(model: Any) -> list[Facts]:  # noqa: ANN401
-    """Return what is kept under the cap and the most that can be, round by round."""
-    best, bound, told = 0.0, 1.0, []
-    for step in getattr(model, "history_", ()):
-        if step.kept > 0.0:
-            best, bound = max(best, step.kept), min(bound, step.kept_bound)
-            told.append(
-                {
-                    "iteration": step.iteration,
-                    "upper": bound,
-                    "lower": best,
-                    "seconds": step.seconds,
-                }
-            )
+    The bounds are on the distortion or, with ``kept``, on what is kept under the cap.
+    """
+    steps = getattr(model, "history_", ())
+    if kept:
+        found = [(s, s.kept, s.kept_bound) for s in steps if s.kept > 0.0]
+    else:
+        # What is kept is searched for after the cap has been found.
+        first = itertools.takewhile(lambda step: step.kept <= 0.0, steps)
+        found = [(s, s.lower_bound, s.distortion) for s in first]
+    lower, upper, told = 0.0, 1.0 if kept else math.inf, []
+    for step, low, high in found:
+        lower, upper = max(lower, low), min(upper, high)
+        round_ = {"iteration": step.iteration, "upper": upper, "lower": lower}
+        told.append({**round_, "seconds": step.seconds})
     return _thinned(told)
 
 
@@ -280,17 +266,14 @@ def _checked_claims(certificate: Certificate, rows: Rows, max_pairs: int) -> Fac
 
 def _methods(scene: Scene) -> list[Facts]:
     """Return what the model, PCA and a random projection lose and keep."""
-    exact = scene.sample.is_whole
-    kept = scene.variance_kept()
-    ours = _method("isoproj", scene.ours, exact=exact)
-    # The certificate knows the worst of all pairs, whatever was sampled.
-    ours["distortion"], ours["distortion_is"] = scene.certificate.distortion, "exact"
+    exact, kept = scene.sample.is_whole, scene.variance_kept()
     methods = [
-        ours,
-        _method("pca", scene.pca, exact=exact),
-        _method("random", scene.random, exact=exact),
+        {**_method(name, result, exact=exact), "variance": kept[name]}
+        for name, result in scene.audits.items()
     ]
-    return [{**method, "variance": kept[method["name"]]} for method in methods]
+    # The certificate knows the worst of all pairs, also if a sample was measured.
+    exactly = {"distortion": scene.certificate.distortion, "distortion_is": "exact"}
+    return [methods[0] | exactly, *methods[1:]]
 
 
 def _method(name: str, result: AuditResult, *, exact: bool) -> Facts:
@@ -317,14 +300,13 @@ def _sampling(sample: Sample, n_pairs: int) -> Facts:
 
 def _histogram(scene: Scene) -> Facts:
     """Return the histograms of model and PCA over the same bins."""
-    counts = {
-        "isoproj": scene.ours.coarse_histogram(_BINS),
-        "pca": scene.pca.coarse_histogram(_BINS),
+    found = {
+        name: scene.audits[name].coarse_histogram(_BINS) for name in ("isoproj", "pca")
     }
     return {
-        "edges": _floats(counts["pca"][1]),
-        "counts": {name: found[0].tolist() for name, found in counts.items()},
-        "sampling": _sampling(scene.sample, scene.ours.n_pairs),
+        "edges": _floats(found["pca"][1]),
+        "counts": {name: counts.tolist() for name, (counts, _) in found.items()},
+        "sampling": _sampling(scene.sample, scene.audits["isoproj"].n_pairs),
     }
 
 
@@ -409,8 +391,7 @@ def _heldout(scene: Scene, options: Options) -> Facts | None:
             f"{rows.shape[1]}. Pass the same columns."
         )
         raise ValueError(msg)
-    found: dict[str, Any] = scene.heldout(rows, options.max_pairs)
-    sample = found.pop("sample")
+    sample, found = scene.heldout(rows, options.max_pairs)
     exact = sample.is_whole
     return {
         "name": options.heldout_name,

@@ -69,36 +69,35 @@ def sample_rows(
 class Scene:
     """A certified projection on its data, beside PCA and a random projection.
 
-    Attributes ``ours``, ``pca`` and ``random`` hold an audit of each, on at most
-    ``max_pairs`` pairs.
+    ``maps`` and ``audits`` hold the three maps and what each does to at most
+    ``max_pairs`` pairs, as ``"isoproj"``, ``"pca"`` and ``"random"``.
     """
 
     def __init__(self, certificate: Certificate, rows: Rows, *, max_pairs: int) -> None:
         self.certificate = certificate
         self.points, _ = prepare_pairs(rows, certificate.pairs, rotate=True)
         self.sample = sample_rows(rows, certificate.pairs, max_pairs)
-        self.components = certificate.components.astype(np.float64)
-        k, d = self.components.shape
         self._scatter = _scatter(self.points)
         self._axes = np.asarray(np.linalg.eigh(self._scatter)[1][:, ::-1])
-        self.pca_components = self.principal_components(k)
+        components = certificate.components.astype(np.float64)
+        k, d = components.shape
         noise = np.random.default_rng(0).standard_normal((d, k))
-        self.random_components = orthonormal(noise).T
-        self.ours = self._measure(self.components)
-        self.pca = self._measure(self.pca_components)
-        self.random = self._measure(self.random_components)
+        self.maps = {
+            "isoproj": components,
+            "pca": self.principal_components(k),
+            "random": orthonormal(noise).T,
+        }
+        self.audits = _audits(self.sample, self.maps)
 
     def principal_components(self, k: int) -> Array:
         """Return the first ``k`` principal components of all points, one a row."""
         return self.points.frame.lift(self._axes[:, :k]).T
 
     def variance_kept(self) -> dict[str, float]:
-        """Return the share of all points' variance that every method keeps."""
-        maps = {"isoproj": self.components, "pca": self.pca_components}
-        maps["random"] = self.random_components
+        """Return the share of all points' variance that every map keeps."""
         total = float(np.trace(self._scatter))
         kept = {}
-        for name, components in maps.items():
+        for name, components in self.maps.items():
             inside = self.points.frame.coordinates_of(components.T)
             kept[name] = float(np.sum(inside * (self._scatter @ inside))) / total
         return kept
@@ -124,13 +123,13 @@ class Scene:
     def losses(self, pairs: Indices) -> dict[str, Array]:
         """Return the exact losses of given pairs under the model and under PCA."""
         return {
-            "isoproj": exact_losses(self.points, pairs, self.components),
-            "pca": exact_losses(self.points, pairs, self.pca_components),
+            name: exact_losses(self.points, pairs, self.maps[name])
+            for name in ("isoproj", "pca")
         }
 
     def pca_worst_pairs(self) -> Indices | None:
         """Return the pairs that lose most under PCA, None for a sample."""
-        return self.pca.worst_pairs if self.sample.is_whole else None
+        return self.audits["pca"].worst_pairs if self.sample.is_whole else None
 
     def ks(self, n_shown: int = 12) -> list[int]:
         """Return numbers of dimensions to draw; the model's own is among them."""
@@ -139,16 +138,19 @@ class Scene:
         ks = np.unique(np.rint(np.geomspace(1, max(top, 1), n_shown)).astype(int))
         return sorted({*ks.tolist(), min(k, top)})
 
-    def heldout(self, rows: Rows, max_pairs: int) -> dict[str, AuditResult | Sample]:
-        """Audit all methods on points that none of them was fitted on."""
-        part = sample_rows(rows, self.certificate.pairs.elsewhere(), max_pairs)
-        maps = {"isoproj": self.components, "pca": self.pca_components}
-        maps["random"] = self.random_components
-        found = {n: audit(part.rows, m, pairs=part.pairs) for n, m in maps.items()}
-        return {**found, "sample": part}
+    def heldout(
+        self, rows: Rows, max_pairs: int
+    ) -> tuple[Sample, dict[str, AuditResult]]:
+        """Audit all maps on points that none of them was fitted on."""
+        sample = sample_rows(rows, self.certificate.pairs.elsewhere(), max_pairs)
+        return sample, _audits(sample, self.maps)
 
-    def _measure(self, components: Array) -> AuditResult:
-        return audit(self.sample.rows, components, pairs=self.sample.pairs, n_worst=8)
+
+def _audits(sample: Sample, maps: dict[str, Array]) -> dict[str, AuditResult]:
+    return {
+        name: audit(sample.rows, components, pairs=sample.pairs, n_worst=8)
+        for name, components in maps.items()
+    }
 
 
 @single_blas_thread
