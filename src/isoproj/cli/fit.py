@@ -176,7 +176,7 @@ def _payload(
     model: NearIsometricProjection | GuaranteedPCA,
     seconds: float,
 ) -> payloads.Fit:
-    certificate, heldout = model.certificate_, model.heldout_
+    certificate = model.certificate_
     return payloads.Fit(
         data=payloads.Data.of(data),
         model=options.output,
@@ -199,11 +199,5 @@ def _payload(
         fingerprint=certificate.fingerprint,
         n_components_lower_bound=getattr(model, "n_components_lower_bound_", None),
         guarantee=payloads.Kept.of(certificate.guarantee),
-        heldout=None
-        if heldout is None
-        else payloads.HeldoutLosses(
-            rows=heldout.rows.tolist(),
-            within=payloads.PairLosses.of(heldout.within),
-            to_training=payloads.PairLosses.of(heldout.to_training),
-        ),
+        heldout=payloads.HeldoutLosses.of(model.heldout_),
     )

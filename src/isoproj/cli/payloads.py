@@ -15,6 +15,7 @@ from isoproj.numerics.arrays import is_sparse
 from isoproj.pairs.rule import PairKind
 from isoproj.proof.audit import AuditResult
 from isoproj.proof.certificate import Guarantee
+from isoproj.proof.heldout import Heldout
 from isoproj.proof.objective import Objective
 from isoproj.proof.verify import Claim
 from isoproj.reproduction.claims import Outcome
@@ -147,35 +148,19 @@ class Losses:
     quantiles: Quantiles
 
     @classmethod
-    def of(cls, result: AuditResult) -> Self:
-        """Return what is told of an audit."""
+    def of(cls, result: AuditResult, **more: int) -> Self:
+        """Return what is told of an audit; ``more`` are further fields."""
+        quantiles = quantiles_of(result)
         return cls(
-            distortion=result.distortion,
-            mean=result.mean,
-            quantiles=quantiles_of(result),
+            distortion=result.distortion, mean=result.mean, quantiles=quantiles, **more
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairLosses:
+class PairLosses(Losses):
     """How the share lost spreads over a number of held-out pairs."""
 
     n_pairs: Count
-    distortion: Distortion
-    mean: float
-    quantiles: Quantiles
-
-    @classmethod
-    def of(cls, result: AuditResult | None) -> Self | None:
-        """Return what is told of an audit, None where no pair counts."""
-        if result is None:
-            return None
-        return cls(
-            n_pairs=result.n_pairs,
-            distortion=result.distortion,
-            mean=result.mean,
-            quantiles=quantiles_of(result),
-        )
 
 
 PairLossesOrNull = Annotated[PairLosses | None, "null where no pair counts"]
@@ -188,6 +173,17 @@ class HeldoutLosses:
     rows: Annotated[Sequence[Count], "row numbers that were held out"]
     within: PairLossesOrNull
     to_training: PairLossesOrNull
+
+    @classmethod
+    def of(cls, heldout: Heldout | None) -> Self | None:
+        """Return what is told of points held out, None without any."""
+        if heldout is None:
+            return None
+        within, across = (
+            None if result is None else PairLosses.of(result, n_pairs=result.n_pairs)
+            for result in (heldout.within, heldout.to_training)
+        )
+        return cls(rows=heldout.rows.tolist(), within=within, to_training=across)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
