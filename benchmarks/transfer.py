@@ -25,7 +25,8 @@ from _data import mnist_images
 from isoproj import GuaranteedPCA, NearIsometricProjection, audit
 from isoproj.baselines import PCAProjection, RandomProjection
 from isoproj.pairs.rule import PairRule
-from isoproj.plot._style import COLOURS, tidy
+from isoproj.plot.axes import tidy
+from isoproj.plot.style import colour_of
 from isoproj.proof.audit import AuditResult
 from isoproj.proof.heldout import Split, measure_heldout
 
@@ -33,14 +34,14 @@ ROOT = Path(__file__).parents[1]
 D, K, N_HELDOUT = 64, 16, 500
 SHARES = (0.5, 1, 2, 5, 10, 25, 50)
 METHODS = {
-    "PCA": (COLOURS["pca"], lambda: PCAProjection(K)),
-    "random": (COLOURS["random"], lambda: RandomProjection(K, random_state=0)),
+    "PCA": (colour_of("pca"), lambda: PCAProjection(K)),
+    "random": (colour_of("random"), lambda: RandomProjection(K, random_state=0)),
     "minimax": (
-        COLOURS["isoproj"],
+        colour_of("isoproj"),
         lambda: NearIsometricProjection(K, random_state=0),
     ),
     "GuaranteedPCA": (
-        COLOURS["guaranteed_pca"],
+        colour_of("guaranteed_pca"),
         lambda: GuaranteedPCA(K, random_state=0),
     ),
 }

@@ -13,7 +13,8 @@ from sklearn.datasets import load_digits
 
 from isoproj import GuaranteedPCA, NearIsometricProjection
 from isoproj.baselines import PCAProjection, RandomProjection
-from isoproj.plot._style import COLOURS, FLOOR, tidy
+from isoproj.plot.axes import tidy
+from isoproj.plot.style import colour_of
 
 K, N_POINTS = 10, 400
 SLACKS = (0.05, 0.1, 0.2)
@@ -45,26 +46,32 @@ def main() -> None:
 
 def draw(spots, capped, floor) -> None:
     figure, axis = plt.subplots(figsize=(7.2, 4.2), layout="constrained")
-    axis.axvspan(0.0, floor, color=FLOOR, alpha=0.1, linewidth=0)
-    axis.axvline(floor, color=FLOOR, linestyle="--")
-    axis.text(floor - 0.005, 0.04, "no projection\ngets here", ha="right", color=FLOOR)
-    axis.plot(*zip(*capped, strict=True), "o-", color=COLOURS["guaranteed_pca"])
+    axis.axvspan(0.0, floor, color=colour_of("floor"), alpha=0.1, linewidth=0)
+    axis.axvline(floor, color=colour_of("floor"), linestyle="--")
+    axis.text(
+        floor - 0.005,
+        0.04,
+        "no projection\ngets here",
+        ha="right",
+        color=colour_of("floor"),
+    )
+    axis.plot(*zip(*capped, strict=True), "o-", color=colour_of("guaranteed_pca"))
     names = {"isoproj": "NearIsometricProjection", "pca": "PCA", "random": "random"}
     for name, (loss, kept) in spots.items():
-        axis.plot(loss, kept, "o", color=COLOURS[name], markersize=9)
+        axis.plot(loss, kept, "o", color=colour_of(name), markersize=9)
         axis.annotate(
             names[name],
             (loss, kept),
             xytext=(8, -14),
             textcoords="offset points",
-            color=COLOURS[name],
+            color=colour_of(name),
         )
     axis.annotate(
         "GuaranteedPCA,\nslack 0.05 to 0.2",
         capped[0],
         xytext=(6, -30),
         textcoords="offset points",
-        color=COLOURS["guaranteed_pca"],
+        color=colour_of("guaranteed_pca"),
     )
     axis.set(
         xlabel="share of squared length the worst pair loses (left is better)",

@@ -12,7 +12,7 @@ from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 
 from isoproj import NearIsometricProjection, audit, plot
-from isoproj.plot._style import COLOURS, colour_of
+from isoproj.plot.style import LOOKS, colour_of
 
 pyplot = pytest.importorskip("matplotlib.pyplot")
 
@@ -136,9 +136,10 @@ def test_an_image_shape_that_does_not_fit_says_what_would(points, fitted):
         plot.worst_pairs(points, fitted, image_shape=(2, 4))
 
 
-def test_methods_have_colours_of_their_own():
-    assert len(set(COLOURS.values())) == len(COLOURS)
-    assert colour_of("minimax") == COLOURS["isoproj"] == "#0072b2"
+def test_methods_have_colours_and_markers_of_their_own():
+    assert len({look.colour for look in LOOKS.values()}) == len(LOOKS)
+    assert len({look.marker for look in LOOKS.values()}) == len(LOOKS)
+    assert colour_of("minimax") == LOOKS["isoproj"].colour == "#0072b2"
 
 
 def test_importing_the_plots_does_not_load_matplotlib():

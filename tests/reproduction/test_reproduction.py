@@ -6,19 +6,18 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 from planted import course_cell, every_kind, grid_cell, grid_scores, records_of
 
 from isoproj.exceptions import FormatError
+from isoproj.plot.style import look_of
 from isoproj.reproduction import cells as measuring
 from isoproj.reproduction.cells import measure_cell
 from isoproj.reproduction.claims import CLAIMS, Outcome, verdicts
-from isoproj.reproduction.figures import FIGURES, draw_all
+from isoproj.reproduction.figures import FIGURES, LABELS, draw_all
 from isoproj.reproduction.page import render_page
 from isoproj.reproduction.records import Finished, Records, append, mend
 from isoproj.reproduction.runner import run_cells
-from isoproj.reproduction.style import LOOKS, _spread
 from isoproj.reproduction.table import (
     EXPERIMENTS,
     WHOLE,
@@ -340,19 +339,10 @@ def test_every_figure_is_drawn_and_equal_records_make_equal_files(tmp_path):
         assert one.read_bytes() == other.read_bytes(), one.name
 
 
-def test_methods_differ_in_colour_mark_and_line():
-    looks = LOOKS.values()
-    assert len({look.colour for look in looks}) == len(LOOKS)
-    assert len({look.marker for look in looks}) == len(LOOKS)
-
-
-def test_labels_keep_their_distance_and_order():
-    rng = np.random.default_rng(0)
-    for _ in range(50):
-        heights = sorted(rng.uniform(size=7).tolist())
-        placed = _spread(heights, 0.08)
-        assert np.diff(placed).min() >= 0.08 - 1e-12
-    assert _spread([0.1, 0.5], 0.08) == [0.1, 0.5]
+def test_methods_differ_in_colour_and_mark():
+    looks = [look_of(method) for method in LABELS]
+    assert len({look.colour for look in looks}) == len(LABELS)
+    assert len({look.marker for look in looks}) == len(LABELS)
 
 
 def test_the_page_says_what_is_missing():

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from isoproj.cli import payloads
 from isoproj.cli.console import Console
 from isoproj.cli.errors import ClaimFailed, Trouble
 from isoproj.cli.models import (
-    describe_data,
     load_model,
     memory_limit,
     options_data,
@@ -20,7 +19,7 @@ from isoproj.cli.models import (
     read_labels,
 )
 from isoproj.engines.base import walking
-from isoproj.files.read.reading import holds_model, read_points
+from isoproj.files.read.reading import DataFile, holds_model, read_points
 from isoproj.numerics.arrays import Rows, as_dense
 from isoproj.pairs.rule import PairRule
 from isoproj.proof.audit import AuditResult
@@ -32,20 +31,7 @@ __all__ = ["audit", "verify"]
 
 
 def audit(options: argparse.Namespace, console: Console) -> None:
-    """Measure a model or a matrix on all pairs and tell.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
-        Of ``isoproj audit``.
-    console : Console
-        Where to.
-
-    Raises
-    ------
-    ClaimFailed
-        If the distortion is above what the user allows.
-    """
+    """Measure a model or a matrix on all pairs and print what it does to them."""
     if options.worst < 1:
         msg = f"--worst must be at least 1; got {options.worst}. Ask for one pair."
         raise Trouble(msg)
@@ -73,35 +59,13 @@ def audit(options: argparse.Namespace, console: Console) -> None:
     allowed = options.max_distortion
     holds = allowed is None or result.distortion <= allowed
     _show(console, result, allowed, holds=holds)
-    console.tell(
-        "audit",
-        {
-            "model": options.model,
-            "data": describe_data(data),
-            **_audit_facts(result),
-            "max_distortion": allowed,
-            "holds": holds,
-        },
-    )
+    console.tell(_payload(options, data, result, holds=holds))
     if not holds:
         raise ClaimFailed
 
 
 def verify(options: argparse.Namespace, console: Console) -> None:
-    """Recompute every claim of a model from the data and tell.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
-        Of ``isoproj verify``.
-    console : Console
-        Where to.
-
-    Raises
-    ------
-    ClaimFailed
-        If a claim does not hold.
-    """
+    """Recompute every claim of a model from the data and print the outcome."""
     model = load_model(options.model)
     data = options_data(options, min_rows=2)
     console.note(str(data))
@@ -118,28 +82,19 @@ def verify(options: argparse.Namespace, console: Console) -> None:
     else:
         console.say("NOT verified: do not rely on this model for this data.")
     console.tell(
-        "verify",
-        {
-            "model": options.model,
-            "data": describe_data(data),
-            "verified": verified,
-            "claims": [
-                {
-                    "name": claim.name,
-                    "stated": claim.stated,
-                    "found": claim.found,
-                    "holds": claim.holds,
-                }
-                for claim in claims
-            ],
-        },
+        payloads.Verify(
+            model=options.model,
+            data=payloads.Data.of(data),
+            verified=verified,
+            claims=claims,
+        )
     )
     if not verified:
         raise ClaimFailed
 
 
 def _claims(certificate: Certificate, points: Rows, limit: float) -> tuple[Claim, ...]:
-    """Recompute the claims; a matrix that is none is a claim that fails."""
+    """Return the recomputed claims; components that are not finite fail at once."""
     finite = np.isfinite(certificate.components)
     if certificate.components.size and finite.all():
         return check_claims(certificate, points, memory_limit=limit)
@@ -174,22 +129,25 @@ def _show(
         console.say(f"{word}: distortion {result.distortion:.6f}, allowed {allowed}")
 
 
-def _audit_facts(result: AuditResult) -> dict[str, Any]:
+def _payload(
+    options: argparse.Namespace, data: DataFile, result: AuditResult, *, holds: bool
+) -> payloads.Audit:
     # The scan's bins are fine; a hundred are enough to draw.
     low = float(result.histogram[1][0])
     counts, edges = result.coarse_histogram(128, low=low)
-    return {
-        "distortion": result.distortion,
-        "stretch": result.stretch,
-        "mean": result.mean,
-        "quantiles": {str(q): value for q, value in result.quantiles.items()},
-        "worst_pairs": result.worst_pairs,
-        "worst_distortions": result.worst_distortions,
-        "n_pairs": result.n_pairs,
-        "n_identical": result.n_identical,
-        "n_close": result.n_close,
-        "histogram": {
-            "counts": counts,
-            "edges": edges,
-        },
-    }
+    return payloads.Audit(
+        model=options.model,
+        data=payloads.Data.of(data),
+        distortion=result.distortion,
+        stretch=result.stretch,
+        mean=result.mean,
+        quantiles=payloads.quantiles_of(result),
+        worst_pairs=result.worst_pairs.tolist(),
+        worst_distortions=result.worst_distortions.tolist(),
+        n_pairs=result.n_pairs,
+        n_identical=result.n_identical,
+        n_close=result.n_close,
+        histogram=payloads.Histogram(counts=counts.tolist(), edges=edges.tolist()),
+        max_distortion=options.max_distortion,
+        holds=holds,
+    )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
+from isoproj.cli import payloads
 from isoproj.cli.console import Console
 from isoproj.cli.errors import Trouble
-from isoproj.cli.models import describe_data, options_data
+from isoproj.cli.models import options_data
 from isoproj.files.write.writing import check_output
 from isoproj.numerics.container import write_atomically
-from isoproj.plot._style import save_axes
+from isoproj.plot.axes import save_axes
 from isoproj.reproduction.compare import DEFAULT_METHODS, Record
 from isoproj.reproduction.compare import compare as run_comparison
 
@@ -17,15 +19,7 @@ __all__ = ["compare"]
 
 
 def compare(options: argparse.Namespace, console: Console) -> None:
-    """Fit every method for every k and seed; print a table, keep records and plot.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
-        Of ``isoproj compare``.
-    console : Console
-        Where to.
-    """
+    """Fit every method for every k and seed; print a table, keep records and plot."""
     for name in (options.output, options.plot):
         if name is not None:
             check_output(name, inputs=[options.data], force=options.force)
@@ -52,8 +46,8 @@ def compare(options: argparse.Namespace, console: Console) -> None:
     if options.plot is not None:
         save_axes(comparison.plot(), options.plot)
     console.say(comparison.table(options.metric))
-    records = [dict(record) for record in comparison.records]
-    console.tell("compare", {"data": describe_data(data), "records": records})
+    records: list[Any] = [dict(record) for record in comparison.records]
+    console.tell(payloads.Compare(data=payloads.Data.of(data), records=records))
 
 
 def _line(record: Record) -> str:

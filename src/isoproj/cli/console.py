@@ -9,11 +9,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any
 
 from isoproj._version import __version__
 from isoproj.engines.base import walking
 from isoproj.solvers.api import Monitor, Step
+
+if TYPE_CHECKING:
+    from isoproj.cli.payloads import Payload
 
 __all__ = ["Console"]
 
@@ -53,11 +57,11 @@ class Console:
         if not self.json:
             sys.stdout.write(f"{text}\n")
 
-    def tell(self, verb: str, payload: dict[str, Any]) -> None:
+    def tell(self, payload: Payload) -> None:
         """Print the result as JSON, if that is what was asked for."""
         if self.json:
-            whole = {"verb": verb, "isoproj": __version__, **payload}
-            whole["warnings"] = self.warnings
+            head = {"verb": payload.verb, "isoproj": __version__}
+            whole = {**head, **_plain(payload), "warnings": self.warnings}
             sys.stdout.write(json_.dumps(_plain(whole), allow_nan=False) + "\n")
 
     def note(self, text: str) -> None:
@@ -240,6 +244,8 @@ class _Best:
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can say
     """Return a value as JSON can say it: no NumPy, no infinities."""
+    if is_dataclass(value):
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, dict):
         return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

@@ -3,38 +3,28 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
+from isoproj.cli import payloads
 from isoproj.cli.console import Console
 from isoproj.cli.errors import Trouble
 from isoproj.cli.models import (
-    describe_data,
     options_data,
     pair_options,
     read_labels,
 )
 from isoproj.estimators.curves import (
     DistortionCurve,
-    Frontier,
     distortion_curve,
     guarantee_frontier,
 )
 from isoproj.files.write.writing import check_output
-from isoproj.plot._style import save_axes
+from isoproj.plot.axes import save_axes
 
 __all__ = ["curve", "frontier"]
 
 
 def curve(options: argparse.Namespace, console: Console) -> None:
-    """Print distortion and proven floor for many numbers of dimensions.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
-        Of ``isoproj curve``.
-    console : Console
-        Where to.
-    """
+    """Print distortion and proven floor for many numbers of dimensions."""
     _check_plot(options)
     data = options_data(options, min_rows=2)
     n_features = int(data.points.shape[1])
@@ -65,30 +55,22 @@ def curve(options: argparse.Namespace, console: Console) -> None:
     needed = [_needed(found, target) for target in options.targets]
     for entry in needed:
         console.say(_sentence(entry))
+    points = [
+        payloads.CurvePoint(k=k, distortion=upper, lower_bound=lower)
+        for k, upper, lower in found
+    ]
     console.tell(
-        "curve",
-        {
-            "data": describe_data(data),
-            "curve": [
-                {"k": k, "distortion": upper, "lower_bound": lower}
-                for k, upper, lower in found
-            ],
-            "knees": list(found.knees),
-            "targets": needed,
-        },
+        payloads.Curve(
+            data=payloads.Data.of(data),
+            curve=points,
+            knees=found.knees,
+            targets=needed,
+        )
     )
 
 
 def frontier(options: argparse.Namespace, console: Console) -> None:
-    """Print what is kept against what the worst pair loses, from minimax to PCA.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
-        Of ``isoproj frontier``.
-    console : Console
-        Where to.
-    """
+    """Print what is kept against what the worst pair loses, from minimax to PCA."""
     _check_plot(options)
     data = options_data(options, min_rows=2)
     console.note(str(data))
@@ -107,39 +89,35 @@ def frontier(options: argparse.Namespace, console: Console) -> None:
 
         save_axes(plot.frontier(found), options.plot)
     console.say(str(found))
-    console.tell("frontier", {"data": describe_data(data), **_frontier_fields(found)})
+    points = [
+        payloads.FrontierPoint(
+            max_distortion=cap, distortion=worst, kept=kept, kept_bound=bound
+        )
+        for cap, worst, kept, bound in found
+    ]
+    console.tell(
+        payloads.Frontier(
+            data=payloads.Data.of(data),
+            objective=found.objective,
+            lower_bound=found.lower_bound,
+            frontier=points,
+        )
+    )
 
 
-def _frontier_fields(found: Frontier) -> dict[str, Any]:
-    return {
-        "objective": found.objective.value,
-        "lower_bound": found.lower_bound,
-        "frontier": [
-            {
-                "max_distortion": cap,
-                "distortion": worst,
-                "kept": kept,
-                "kept_bound": bound,
-            }
-            for cap, worst, kept, bound in found
-        ],
-    }
-
-
-def _needed(found: DistortionCurve, target: float) -> dict[str, Any]:
+def _needed(found: DistortionCurve, target: float) -> payloads.Target:
     sufficient, impossible = found.needed(target)
-    return {"target": target, "sufficient": sufficient, "impossible": impossible}
+    return payloads.Target(target=target, sufficient=sufficient, impossible=impossible)
 
 
-def _sentence(entry: dict[str, Any]) -> str:
-    target, sufficient = entry["target"], entry["sufficient"]
-    text = f"distortion {target:g}: "
-    if sufficient is None:
+def _sentence(entry: payloads.Target) -> str:
+    text = f"distortion {entry.target:g}: "
+    if entry.sufficient is None:
         text += "not reached by these numbers of dimensions"
     else:
-        text += f"{sufficient} dimensions suffice"
-    if entry["impossible"]:
-        text += f"; {entry['impossible']} or fewer cannot do it"
+        text += f"{entry.sufficient} dimensions suffice"
+    if entry.impossible:
+        text += f"; {entry.impossible} or fewer cannot do it"
     return text
 
 

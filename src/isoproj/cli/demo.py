@@ -9,9 +9,9 @@ import warnings
 import numpy as np
 from sklearn.decomposition import PCA
 
+from isoproj.cli import payloads
 from isoproj.cli.console import Console
 from isoproj.cli.errors import Interrupted, Trouble
-from isoproj.cli.models import describe_data
 from isoproj.estimators.near_isometric import NearIsometricProjection
 from isoproj.exceptions import DuplicatePointsWarning
 from isoproj.files.read.reading import read_points
@@ -23,15 +23,7 @@ __all__ = ["demo"]
 
 
 def demo(options: argparse.Namespace, console: Console) -> None:
-    """Fit scikit-learn's digits, certify, compare with PCA and random, tell.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
-        Of ``isoproj demo``.
-    console : Console
-        Where to.
-    """
+    """Fit scikit-learn's digits and print the result beside PCA and random."""
     k = options.n_components
     data = read_points("digits")
     n_points, n_features = data.points.shape
@@ -61,21 +53,13 @@ def demo(options: argparse.Namespace, console: Console) -> None:
     }
     _show(console, results, model, seconds)
     console.tell(
-        "demo",
-        {
-            "data": describe_data(data),
-            "n_components": k,
-            "seconds": seconds,
-            "lower_bound": model.lower_bound_,
-            "methods": {
-                name: {
-                    "distortion": result.distortion,
-                    "mean": result.mean,
-                    "quantiles": {str(q): v for q, v in result.quantiles.items()},
-                }
-                for name, result in results.items()
-            },
-        },
+        payloads.Demo(
+            data=payloads.Data.of(data),
+            n_components=k,
+            seconds=seconds,
+            lower_bound=model.lower_bound_,
+            methods={name: payloads.Losses.of(r) for name, r in results.items()},
+        )
     )
     if model.status_ is Status.INTERRUPTED:
         raise Interrupted

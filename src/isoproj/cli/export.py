@@ -6,6 +6,7 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
+from isoproj.cli import payloads
 from isoproj.cli.arguments import EXPORTS
 from isoproj.cli.console import Console
 from isoproj.cli.models import Model, load_model
@@ -34,15 +35,7 @@ _USE_WITH_MEAN = (
 
 
 def export(options: argparse.Namespace, console: Console) -> None:
-    """Write the projection of a model in another system's format.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
-        Of ``isoproj export``.
-    console : Console
-        Where to.
-    """
+    """Write the projection of a model in another system's format."""
     output = options.output or str(Path(options.model).with_suffix(EXPORTS[options.to]))
     check_output(output, inputs=[options.model], force=options.force)
     model = load_model(options.model)
@@ -60,16 +53,15 @@ def export(options: argparse.Namespace, console: Console) -> None:
     console.say(f"{output}: {options.to}, {len(content):,} bytes")
     console.note(f"use it: {use}")
     console.tell(
-        "export",
-        {
-            "model": options.model,
-            "to": options.to,
-            "output": output,
-            "n_bytes": len(content),
-            "n_features": model.certificate.n_features,
-            "n_components": model.certificate.n_components,
-            "use": use,
-        },
+        payloads.Export(
+            model=options.model,
+            to=options.to,
+            output=output,
+            n_bytes=len(content),
+            n_features=model.certificate.n_features,
+            n_components=model.certificate.n_components,
+            use=use,
+        )
     )
 
 

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from isoproj.cli import payloads
 from isoproj.cli.console import Console
 from isoproj.cli.errors import Interrupted, Trouble
 from isoproj.cli.models import (
-    describe_data,
-    describe_guarantee,
     options_data,
     pair_options,
     read_labels,
@@ -21,8 +20,6 @@ from isoproj.estimators.guaranteed_pca import GuaranteedPCA
 from isoproj.estimators.near_isometric import NearIsometricProjection
 from isoproj.files.read.reading import DataFile
 from isoproj.files.write.writing import check_output
-from isoproj.proof.audit import AuditResult
-from isoproj.proof.heldout import Heldout
 from isoproj.proof.objective import Objective
 from isoproj.solvers.api import Status, watching
 
@@ -41,20 +38,7 @@ _WORDS = {
 
 
 def fit(options: argparse.Namespace, console: Console) -> None:
-    """Fit, certify, save and tell.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
-        Of ``isoproj fit``.
-    console : Console
-        Where to.
-
-    Raises
-    ------
-    Interrupted
-        If the user stopped the solver; the answer so far is saved and told.
-    """
+    """Fit, certify, save and print a model."""
     _check_method(options)
     if options.output is not None:
         check_output(options.output, inputs=_inputs(options), force=options.force)
@@ -75,7 +59,8 @@ def fit(options: argparse.Namespace, console: Console) -> None:
         model.feature_names_in_ = np.asarray(data.names, dtype=object)
     if options.output is not None:
         model.save(options.output)
-    _report(options, console, data, model, seconds)
+    _show(options, console, model, seconds)
+    console.tell(_payload(options, data, model, seconds))
     if model.status_ is Status.INTERRUPTED:
         raise Interrupted
 
@@ -121,7 +106,7 @@ def _check_k(k: int, data: DataFile) -> None:
 
 
 def _parameters(options: argparse.Namespace) -> dict[str, Any]:
-    """Return what was asked for; the estimator's own defaults stand otherwise."""
+    """Return the options given; the estimator's own defaults stand otherwise."""
     asked: dict[str, Any] = {
         "n_components": options.n_components,
         "max_distortion": options.max_distortion,
@@ -142,10 +127,9 @@ def _parameters(options: argparse.Namespace) -> dict[str, Any]:
     return {"n_components": options.n_components, **given}
 
 
-def _report(
+def _show(
     options: argparse.Namespace,
     console: Console,
-    data: DataFile,
     model: NearIsometricProjection | GuaranteedPCA,
     seconds: float,
 ) -> None:
@@ -184,53 +168,36 @@ def _report(
         console.say(f"saved        {options.output}")
     else:
         console.note("not saved; add -o model.isoproj to keep the model")
-    console.tell(
-        "fit",
-        {
-            "data": describe_data(data),
-            "model": options.output,
-            "n_components": model.n_components_,
-            "method": options.method,
-            "solver": solver,
-            "status": model.status_.value,
-            "n_iter": model.n_iter_,
-            "seconds": seconds,
-            "distortion": model.distortion_,
-            "lower_bound": model.lower_bound_,
-            "optimality_gap": gap,
-            "isometry": model.distortion_ / (2.0 - model.distortion_),
-            "scale": getattr(model, "scale_", 1.0),
-            "n_pairs": certificate.n_pairs,
-            "n_identical": certificate.n_identical,
-            "n_close": certificate.n_close,
-            "worst_pairs": model.worst_pairs_,
-            "worst_distortions": certificate.worst_distortions,
-            "fingerprint": certificate.fingerprint,
-            "n_components_lower_bound": getattr(
-                model, "n_components_lower_bound_", None
-            ),
-            "guarantee": describe_guarantee(guarantee),
-            "heldout": _describe_heldout(model.heldout_),
-        },
+
+
+def _payload(
+    options: argparse.Namespace,
+    data: DataFile,
+    model: NearIsometricProjection | GuaranteedPCA,
+    seconds: float,
+) -> payloads.Fit:
+    certificate = model.certificate_
+    return payloads.Fit(
+        data=payloads.Data.of(data),
+        model=options.output,
+        n_components=model.n_components_,
+        method=options.method,
+        solver=getattr(model, "solver", "guaranteed"),
+        status=model.status_,
+        n_iter=model.n_iter_,
+        seconds=seconds,
+        distortion=model.distortion_,
+        lower_bound=model.lower_bound_,
+        optimality_gap=certificate.optimality_gap,
+        isometry=model.distortion_ / (2.0 - model.distortion_),
+        scale=getattr(model, "scale_", 1.0),
+        n_pairs=certificate.n_pairs,
+        n_identical=certificate.n_identical,
+        n_close=certificate.n_close,
+        worst_pairs=model.worst_pairs_.tolist(),
+        worst_distortions=certificate.worst_distortions.tolist(),
+        fingerprint=certificate.fingerprint,
+        n_components_lower_bound=getattr(model, "n_components_lower_bound_", None),
+        guarantee=payloads.Kept.of(certificate.guarantee),
+        heldout=payloads.HeldoutLosses.of(model.heldout_),
     )
-
-
-def _describe_heldout(heldout: Heldout | None) -> dict[str, Any] | None:
-    if heldout is None:
-        return None
-    parts = {"within": heldout.within, "to_training": heldout.to_training}
-    return {
-        "rows": heldout.rows,
-        **{name: _describe_part(result) for name, result in parts.items()},
-    }
-
-
-def _describe_part(result: AuditResult | None) -> dict[str, Any] | None:
-    if result is None:
-        return None
-    return {
-        "n_pairs": result.n_pairs,
-        "distortion": result.distortion,
-        "mean": result.mean,
-        "quantiles": {str(q): value for q, value in result.quantiles.items()},
-    }

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import argparse
 
+from isoproj.cli import payloads
 from isoproj.cli.console import Console
-from isoproj.cli.models import (
-    Model,
-    describe_data,
-    describe_guarantee,
-    load_model,
-)
+from isoproj.cli.models import Model, load_model
 from isoproj.exceptions import FormatError
 from isoproj.files.read.reading import contents_of, holds_model, read_points
 from isoproj.files.read.sources import Content
@@ -20,15 +16,7 @@ __all__ = ["info"]
 
 
 def info(options: argparse.Namespace, console: Console) -> None:
-    """Tell what a data or model file holds.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
-        Of ``isoproj info``.
-    console : Console
-        Where to.
-    """
+    """Print what a data or model file holds."""
     if holds_model(options.file):
         _model_info(load_model(options.file), console)
     else:
@@ -63,40 +51,33 @@ def _model_info(model: Model, console: Console) -> None:
     console.say(f"{model.path}: isoproj model, format {header.get('format_version')}")
     for name, text in rows.items():
         console.say(f"  {name:<12} {text}")
-    console.tell(
-        "info",
-        {
-            "kind": "model",
-            "name": model.path,
-            "model": {
-                "estimator": header.get("estimator"),
-                "format_version": header.get("format_version"),
-                "parameters": parameters,
-                "fitted": header.get("fitted"),
-                "n_features": stated.n_features,
-                "n_components": stated.n_components,
-                "dtype": str(stated.components.dtype),
-                "distortion": stated.distortion,
-                "lower_bound": stated.lower_bound,
-                "n_pairs": stated.n_pairs,
-                "pairs": stated.pair_kind.value,
-                "include_norms": stated.include_norms,
-                "min_distance": stated.min_distance,
-                "n_close": stated.n_close,
-                "n_points": stated.n_points,
-                "fingerprint": stated.fingerprint,
-                "guarantee": describe_guarantee(guarantee),
-                "versions": header.get("versions"),
-            },
-        },
+    told = payloads.ModelFile(
+        estimator=header.get("estimator"),
+        format_version=header["format_version"],
+        parameters=parameters,
+        fitted=header.get("fitted"),
+        n_features=stated.n_features,
+        n_components=stated.n_components,
+        dtype=str(stated.components.dtype),
+        distortion=stated.distortion,
+        lower_bound=stated.lower_bound,
+        n_pairs=stated.n_pairs,
+        pairs=stated.pair_kind,
+        include_norms=stated.include_norms,
+        min_distance=stated.min_distance,
+        n_close=stated.n_close,
+        n_points=stated.n_points,
+        fingerprint=stated.fingerprint,
+        guarantee=payloads.Kept.of(guarantee),
+        versions=header.get("versions"),
     )
+    console.tell(payloads.ModelInfo(name=model.path, model=told))
 
 
 def _data_info(name: str, console: Console) -> None:
-    fault, data, facts = "", None, None
+    fault, data = "", None
     try:
         data = read_points(name)
-        facts = describe_data(data)
     except FormatError as error:
         fault = str(error)
         if name == "-":
@@ -119,18 +100,16 @@ def _data_info(name: str, console: Console) -> None:
     if len(named) > 20:
         console.say(f"and {len(named) - 20} more")
     console.tell(
-        "info",
-        {
-            "kind": "data",
-            "name": name,
-            "format": format_ or (data.format if data else None),
-            "data": facts,
-            "fault": fault or None,
-            "contents": [
-                {"name": c.name, "shape": list(c.shape), "dtype": c.dtype}
+        payloads.DataInfo(
+            name=name,
+            format=format_ or (data.format if data else None),
+            data=None if data is None else payloads.Data.of(data),
+            fault=fault or None,
+            contents=[
+                payloads.Part(name=c.name, shape=c.shape, dtype=c.dtype)
                 for c in contents
             ],
-        },
+        )
     )
 
 

@@ -16,12 +16,10 @@ from isoproj.numerics.arrays import Rows
 from isoproj.numerics.container import read_container
 from isoproj.numerics.storage import MEMORY_LIMIT
 from isoproj.pairs.rule import WORDS
-from isoproj.proof.certificate import Certificate, Guarantee
+from isoproj.proof.certificate import Certificate
 
 __all__ = [
     "Model",
-    "describe_data",
-    "describe_guarantee",
     "load_model",
     "memory_limit",
     "options_data",
@@ -143,21 +141,6 @@ def memory_limit(options: argparse.Namespace) -> float:
     return MEMORY_LIMIT if asked is None else asked
 
 
-def describe_data(data: DataFile) -> dict[str, Any]:
-    """Return what the JSON result says of a data file."""
-    from isoproj.numerics.arrays import is_sparse
-
-    return {
-        "name": data.name,
-        "format": data.format,
-        "chosen": data.chosen or None,
-        "n_points": int(data.points.shape[0]),
-        "n_features": int(data.points.shape[1]),
-        "dtype": str(data.points.dtype),
-        "sparse": is_sparse(data.points),
-    }
-
-
 def pair_options(options: argparse.Namespace) -> dict[str, Any]:
     """Return which pairs a command line asks for, as far as it says so."""
     pairs: Any = options.pairs
@@ -187,18 +170,6 @@ def read_labels(name: str | None, data: DataFile) -> list[str] | None:
         )
         raise Trouble(msg)
     return labels
-
-
-def describe_guarantee(guarantee: Guarantee | None) -> dict[str, Any] | None:
-    """Return what the JSON result says of what is kept under a cap."""
-    if guarantee is None:
-        return None
-    return {
-        "objective": guarantee.objective.value,
-        "cap": guarantee.cap,
-        "kept": guarantee.kept,
-        "kept_bound": guarantee.kept_bound,
-    }
 
 
 def _dict(value: object) -> dict[str, Any]:

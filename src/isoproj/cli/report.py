@@ -6,11 +6,12 @@ import argparse
 import re
 import time
 from pathlib import Path
+from typing import Literal
 
+from isoproj.cli import payloads
 from isoproj.cli.console import Console
 from isoproj.cli.errors import ClaimFailed, Trouble
 from isoproj.cli.models import (
-    describe_data,
     load_model,
     options_data,
     read_labels,
@@ -28,34 +29,9 @@ __all__ = ["report"]
 
 
 def report(options: argparse.Namespace, console: Console) -> None:
-    """Measure a model on its data and write the report.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
-        Of ``isoproj report``.
-    console : Console
-        Where to.
-
-    Raises
-    ------
-    ClaimFailed
-        If the model's certificate does not hold for the data.
-    """
+    """Measure a model on its data and write the report."""
     start = time.perf_counter()
-    kind = SUFFIXES.get(Path(options.output).suffix.lower())
-    if kind is None:
-        msg = f"-o must end in .html, .md or .json; got {options.output}. Use .html."
-        raise Trouble(msg)
-    if options.max_pairs < 1:
-        msg = f"--max-pairs must be at least 1; got {options.max_pairs}. Leave it out."
-        raise Trouble(msg)
-    if options.frontier is not None and options.frontier < 2:
-        msg = f"--frontier must be at least 2 caps; got {options.frontier}. Try 7."
-        raise Trouble(msg)
-    inputs = [options.model, options.data, options.data.partition(":")[0]]
-    inputs += [name for name in (options.heldout, options.labels) if name]
-    check_output(options.output, inputs=inputs, force=options.force)
+    kind = _checked_format(options)
     shape = _image_shape(options.image_shape)
     model = load_model(options.model)
     data = options_data(options, min_rows=2)
@@ -79,25 +55,43 @@ def report(options: argparse.Namespace, console: Console) -> None:
         console.note(f"isoproj report: {error}")
         raise ClaimFailed from None
     made.save(options.output)
-    facts = made.to_dict()
     console.say(f"{options.output}: {made}")
-    console.tell(
-        "report",
-        {
-            "model": options.model,
-            "data": describe_data(data),
-            "output": {
-                "name": options.output,
-                "format": kind,
-                "n_bytes": Path(options.output).stat().st_size,
-            },
-            "seconds": time.perf_counter() - start,
-            "sentence": facts["sentence"],
-            "distortion": facts["certificate"]["distortion"],
-            "lower_bound": facts["certificate"]["lower_bound"],
-            "recomputed": facts["claims"]["all_pairs"],
-        },
+    facts = made.to_dict()
+    output = payloads.ReportFile(
+        name=options.output,
+        format=kind,
+        n_bytes=Path(options.output).stat().st_size,
     )
+    console.tell(
+        payloads.Report(
+            model=options.model,
+            data=payloads.Data.of(data),
+            output=output,
+            seconds=time.perf_counter() - start,
+            sentence=facts["sentence"],
+            distortion=facts["certificate"]["distortion"],
+            lower_bound=facts["certificate"]["lower_bound"],
+            recomputed=facts["claims"]["all_pairs"],
+        )
+    )
+
+
+def _checked_format(options: argparse.Namespace) -> Literal["html", "markdown", "json"]:
+    """Return the format of the report, after a check of the options."""
+    kind = SUFFIXES.get(Path(options.output).suffix.lower())
+    if kind is None:
+        msg = f"-o must end in .html, .md or .json; got {options.output}. Use .html."
+        raise Trouble(msg)
+    if options.max_pairs < 1:
+        msg = f"--max-pairs must be at least 1; got {options.max_pairs}. Leave it out."
+        raise Trouble(msg)
+    if options.frontier is not None and options.frontier < 2:
+        msg = f"--frontier must be at least 2 caps; got {options.frontier}. Try 7."
+        raise Trouble(msg)
+    inputs = [options.model, options.data, options.data.partition(":")[0]]
+    inputs += [name for name in (options.heldout, options.labels) if name]
+    check_output(options.output, inputs=inputs, force=options.force)
+    return kind
 
 
 def _frontier(

@@ -6,10 +6,10 @@ import argparse
 import os
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from isoproj.cli import payloads
 from isoproj.cli.console import Console
 from isoproj.cli.errors import Interrupted, Trouble
 from isoproj.numerics.container import write_atomically
@@ -28,15 +28,7 @@ RECORDS = "records.jsonl"
 
 
 def reproduce(options: argparse.Namespace, console: Console) -> None:
-    """Run what is missing, then make page, figures and verdicts from all records.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
-        Of ``isoproj reproduce``.
-    console : Console
-        Where to.
-    """
+    """Run missing cells, then write page, figures and verdicts from all records."""
     experiments = chosen(options.only, quick=not options.full)
     if options.list:
         _tell_list(experiments, console)
@@ -72,13 +64,13 @@ def _tell_list(experiments: tuple[Experiment, ...], console: Console) -> None:
         for experiment in experiments
     ]
     console.table(["experiment", "cells", "what"], rows)
-    console.tell("reproduce", _payload(experiments, Records(), None, None, [], []))
+    console.tell(payloads.Reproduce(experiments=_counts(experiments, Records())))
 
 
 def _with_data_at_hand(
     experiments: tuple[Experiment, ...], console: Console, *, offline: bool
 ) -> tuple[Experiment, ...]:
-    """Return what can be run: bundled digits for MNIST, no 20 Newsgroups without it."""
+    """Return the experiments whose data are there, digits standing in for MNIST."""
     wanted = {s.data for experiment in experiments for s in experiment.subjects}
     if "mnist" in wanted and not _is_at_hand("mnist", console, offline=offline):
         console.warn("scikit-learn's bundled 8 x 8 digits stand in for MNIST.")
@@ -196,40 +188,37 @@ def _publish(
     console.table(["claim", "verdict", "cells", "measured"], rows)
     console.say(f"wrote {page}")
     console.tell(
-        "reproduce", _payload(experiments, records, folder, page, figures, found)
+        payloads.Reproduce(
+            folder=os.fspath(folder),
+            page=os.fspath(page),
+            figures=[os.fspath(path) for path in figures],
+            experiments=_counts(experiments, records),
+            verdicts=[_told(verdict) for verdict in found],
+        )
     )
 
 
-def _payload(
-    experiments: tuple[Experiment, ...],
-    records: Records,
-    folder: Path | None,
-    page: Path | None,
-    figures: list[Path],
-    found: list[Verdict],
-) -> dict[str, Any]:
-    return {
-        "folder": None if folder is None else os.fspath(folder),
-        "page": None if page is None else os.fspath(page),
-        "figures": [os.fspath(path) for path in figures],
-        "experiments": [
-            {
-                "name": experiment.name,
-                "title": experiment.title,
-                "cells": len(experiment.cells()),
-                "finished": sum(c.key in records.cells for c in experiment.cells()),
-            }
-            for experiment in experiments
-        ],
-        "verdicts": [
-            {
-                "claim": verdict.claim.name,
-                "statement": verdict.claim.statement,
-                "tolerance": verdict.claim.tolerance,
-                "measured": verdict.measured,
-                "outcome": str(verdict.outcome),
-                "n_cells": verdict.n_cells,
-            }
-            for verdict in found
-        ],
-    }
+def _counts(
+    experiments: tuple[Experiment, ...], records: Records
+) -> list[payloads.ExperimentCount]:
+    """Return how many cells every experiment has, and how many are finished."""
+    return [
+        payloads.ExperimentCount(
+            name=experiment.name,
+            title=experiment.title,
+            cells=len(experiment.cells()),
+            finished=sum(c.key in records.cells for c in experiment.cells()),
+        )
+        for experiment in experiments
+    ]
+
+
+def _told(verdict: Verdict) -> payloads.Verdict:
+    return payloads.Verdict(
+        claim=verdict.claim.name,
+        statement=verdict.claim.statement,
+        tolerance=verdict.claim.tolerance,
+        measured=verdict.measured,
+        outcome=verdict.outcome,
+        n_cells=verdict.n_cells,
+    )

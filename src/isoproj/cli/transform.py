@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from isoproj.cli import payloads
 from isoproj.cli.console import Console
 from isoproj.cli.errors import Trouble
-from isoproj.cli.models import describe_data, load_model, options_data
+from isoproj.cli.models import load_model, options_data
 from isoproj.files.formats import Format
 from isoproj.files.write.writing import (
     Blocks,
@@ -31,15 +32,7 @@ _BLOCK = 2**22
 
 
 def transform(options: argparse.Namespace, console: Console) -> None:
-    """Project and write.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
-        Of ``isoproj transform``.
-    console : Console
-        Where to.
-    """
+    """Project a file of points and write the result."""
     to_pipe = options.output == "-"
     if to_pipe:
         _check_pipe(console)
@@ -68,19 +61,17 @@ def transform(options: argparse.Namespace, console: Console) -> None:
         console.warn(f"{options.output} holds float32; the projection was float64.")
     n_points, k = blocks.shape
     console.say(f"{options.output}: {n_points:,} points in {k} dimensions")
+    output = payloads.Projected(
+        name=options.output,
+        format=format_.value,
+        n_points=n_points,
+        n_components=k,
+        dtype=str(blocks.dtype),
+    )
     console.tell(
-        "transform",
-        {
-            "model": options.model,
-            "data": describe_data(data),
-            "output": {
-                "name": options.output,
-                "format": format_.value,
-                "n_points": n_points,
-                "n_components": k,
-                "dtype": str(blocks.dtype),
-            },
-        },
+        payloads.Transform(
+            model=options.model, data=payloads.Data.of(data), output=output
+        )
     )
 
 

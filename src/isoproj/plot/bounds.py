@@ -1,4 +1,4 @@
-"""Distortion and its proven floor: against dimensions, and round by round."""
+"""Plots of the distortion beside its lower bound: by dimensions, caps and rounds."""
 
 from __future__ import annotations
 
@@ -11,13 +11,20 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from isoproj.numerics.arrays import Rows
-from isoproj.numerics.spectral import Array
-from isoproj.plot._style import COLOURS, FLOOR, axes_or_new, colour_of, draw_floor, tidy
+from isoproj.plot.axes import axes_or_new, draw
+from isoproj.plot.charts import (
+    curve_chart,
+    floor_marks,
+    frontier_chart,
+    history_chart,
+    loss_line,
+)
+from isoproj.plot.display import Display, as_long_as
+from isoproj.plot.marks import Chart
 from isoproj.proof.audit import audit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 __all__ = [
     "ConvergenceDisplay",
@@ -27,10 +34,8 @@ __all__ = [
     "frontier",
 ]
 
-_LOST = "share of squared length the worst pair loses"
 
-
-class DistortionCurveDisplay:
+class DistortionCurveDisplay(Display):
     """Distortion against the number of dimensions, above the proven floor.
 
     Parameters
@@ -38,18 +43,16 @@ class DistortionCurveDisplay:
     ks : array-like of shape (n,)
         Numbers of dimensions.
     distortion : array-like of shape (n,)
-        What the worst pair loses at each.
+        Loss of the worst pair at each k.
     lower_bound : array-like of shape (n,) or None
-        What no projection can get below at each.
+        Proven lower bound of that loss at each k.
     estimator_name : str
         Name in the legend.
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
+    ax_, figure_ : matplotlib Axes and Figure
         Where it was drawn last.
-    figure_ : matplotlib Figure
-        Its figure.
     line_ : matplotlib Line2D
         The curve of the distortion.
 
@@ -64,8 +67,6 @@ class DistortionCurveDisplay:
     ... )
     """
 
-    ax_: Axes
-    figure_: Figure
     line_: Any
 
     def __init__(
@@ -77,11 +78,11 @@ class DistortionCurveDisplay:
         estimator_name: str = "isoproj",
     ) -> None:
         self.ks = np.asarray(ks)
-        self.distortion = _as_long_as(self.ks, "distortion", distortion)
+        self.distortion = as_long_as(self.ks, "distortion", distortion)
         self.lower_bound = (
             None
             if lower_bound is None
-            else _as_long_as(self.ks, "lower_bound", lower_bound)
+            else as_long_as(self.ks, "lower_bound", lower_bound)
         )
         self.estimator_name = estimator_name
 
@@ -100,7 +101,8 @@ class DistortionCurveDisplay:
         Parameters
         ----------
         estimator : estimator
-            Takes ``n_components``; linear, with ``components_`` once it is fitted.
+            A linear estimator with a parameter ``n_components`` and, once fitted,
+            ``components_``.
         X : array-like or sparse matrix of shape (n_points, n_features)
             The points.
         ks : sequence of int
@@ -108,7 +110,7 @@ class DistortionCurveDisplay:
         ax : matplotlib Axes or None
             Where to draw; None makes a new figure.
         name : str or None
-            Name in the legend; None means the class's.
+            Name in the legend; None means the name of the class.
 
         Returns
         -------
@@ -148,22 +150,10 @@ class DistortionCurveDisplay:
         """
         axes = axes_or_new(ax)
         label = name or self.estimator_name
-        (self.line_,) = axes.plot(
-            self.ks,
-            self.distortion,
-            color=colour_of(label),
-            marker="o",
-            markersize=4,
-            linewidth=2,
-            label=label,
-        )
-        if self.lower_bound is not None:
-            draw_floor(axes, self.ks, self.lower_bound)
-        axes.set(xlabel="dimensions kept, k", ylabel=_LOST)
-        axes.set_ylim(bottom=0.0)
-        tidy(axes)
-        axes.legend()
-        self.ax_, self.figure_ = axes, axes.figure  # type: ignore[assignment]
+        floor = self.lower_bound
+        marks = [] if floor is None else floor_marks(self.ks, floor)
+        line = loss_line(label, self.ks, self.distortion, label=label)
+        self.line_ = self._draw(curve_chart([line], marks), axes)[0]
         return self
 
 
@@ -183,7 +173,7 @@ def distortion_curve(
     curve : object with ``ks``, ``distortion`` and ``lower_bound``, or array-like
         A curve, or its numbers of dimensions.
     distortion, lower_bound : array-like of shape (n,) or None
-        The rest of the curve where ``curve`` is but an array.
+        The rest of the curve, if ``curve`` is an array.
     others : mapping of str to array-like of shape (n,)
         Distortions of other methods at the same numbers of dimensions.
     name : str
@@ -202,6 +192,10 @@ def distortion_curve(
         If the arrays differ in length.
     MissingExtraError
         If matplotlib is not installed.
+
+    See Also
+    --------
+    isoproj.distortion_curve : Compute the curve.
 
     Examples
     --------
@@ -223,7 +217,7 @@ def distortion_curve(
     return display.plot(axes).ax_
 
 
-class ConvergenceDisplay:
+class ConvergenceDisplay(Display):
     """Both bounds of a solve, round by round.
 
     Parameters
@@ -231,28 +225,24 @@ class ConvergenceDisplay:
     iterations : array-like of shape (n,)
         Numbers of the rounds.
     distortion, lower_bound : array-like of shape (n,)
-        The bounds at each.
+        The best bounds after each round.
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
+    ax_, figure_ : matplotlib Axes and Figure
         Where it was drawn last.
-    figure_ : matplotlib Figure
-        Its figure.
     lines_ : tuple of matplotlib Line2D
         Distortion, lower bound.
     """
 
-    ax_: Axes
-    figure_: Figure
     lines_: tuple[Any, Any]
 
     def __init__(
         self, iterations: ArrayLike, distortion: ArrayLike, lower_bound: ArrayLike
     ) -> None:
         self.iterations = np.asarray(iterations)
-        self.distortion = _as_long_as(self.iterations, "distortion", distortion)
-        self.lower_bound = _as_long_as(self.iterations, "lower_bound", lower_bound)
+        self.distortion = as_long_as(self.iterations, "distortion", distortion)
+        self.lower_bound = as_long_as(self.iterations, "lower_bound", lower_bound)
 
     @classmethod
     def from_estimator(
@@ -294,43 +284,13 @@ class ConvergenceDisplay:
         )
         return display.plot(ax)
 
-    def plot(self, ax: Axes | None = None) -> Self:
-        """Draw.
+    def _chart(self) -> Chart:
+        return history_chart(self.iterations, self.distortion, self.lower_bound)
 
-        Parameters
-        ----------
-        ax : matplotlib Axes or None
-            Where to draw; None makes a new figure.
-
-        Returns
-        -------
-        ConvergenceDisplay
-            Itself.
-        """
-        axes = axes_or_new(ax)
-        axes.fill_between(
-            self.iterations,
-            self.lower_bound,
-            self.distortion,
-            color=COLOURS["isoproj"],
-            alpha=0.1,
-            linewidth=0,
-        )
-        (upper,) = axes.plot(
-            self.iterations,
-            self.distortion,
-            color=COLOURS["isoproj"],
-            label="distortion",
-        )
-        (lower,) = axes.plot(
-            self.iterations, self.lower_bound, "--", color=FLOOR, label="lower bound"
-        )
-        axes.set(xlabel="round", ylabel=_LOST)
-        tidy(axes)
-        axes.legend()
-        self.lines_ = (upper, lower)
-        self.ax_, self.figure_ = axes, axes.figure  # type: ignore[assignment]
-        return self
+    def _draw(self, chart: Chart, axes: Axes) -> list[Any]:
+        artists = super()._draw(chart, axes)
+        self.lines_ = (artists[0], artists[1])
+        return artists
 
 
 def frontier(found: Any, *, ax: Axes | None = None) -> Axes:  # noqa: ANN401
@@ -339,7 +299,7 @@ def frontier(found: Any, *, ax: Axes | None = None) -> Axes:  # noqa: ANN401
     Parameters
     ----------
     found : Frontier
-        Of ``isoproj.guarantee_frontier``.
+        Result of ``isoproj.guarantee_frontier``.
     ax : matplotlib Axes or None
         Where to draw; None makes a new figure.
 
@@ -353,6 +313,10 @@ def frontier(found: Any, *, ax: Axes | None = None) -> Axes:  # noqa: ANN401
     MissingExtraError
         If matplotlib is not installed.
 
+    See Also
+    --------
+    isoproj.guarantee_frontier : Compute the frontier.
+
     Examples
     --------
     >>> from sklearn.datasets import load_wine
@@ -361,48 +325,20 @@ def frontier(found: Any, *, ax: Axes | None = None) -> Axes:  # noqa: ANN401
     >>> ax.get_xlabel()
     'the worst pair loses'
     """
-    ax = axes_or_new(ax)
-    caps, kept = np.asarray(found.max_distortion), np.asarray(found.kept)
-    bound = np.asarray(found.kept_bound)
-    ceiling = bound.max() + 0.1 * (bound.max() - kept.min() + 0.01)
-    ax.fill_between(caps, bound, ceiling, color=FLOOR, alpha=0.08, linewidth=0)
-    ax.plot(caps, bound, "--", color=FLOOR, label="no projection can keep more")
-    ax.axvspan(
-        found.lower_bound - 0.02, found.lower_bound, color=FLOOR, alpha=0.2, linewidth=0
+    axes = axes_or_new(ax)
+    chart = frontier_chart(
+        found.max_distortion,
+        found.kept,
+        found.kept_bound,
+        found.lower_bound,
+        objective=found.objective,
     )
-    ax.annotate(
-        "proved impossible",
-        (found.lower_bound - 0.01, 0.5),
-        xycoords=("data", "axes fraction"),
-        rotation=90,
-        ha="center",
-        va="center",
-        color=FLOOR,
-    )
-    colour = colour_of("GuaranteedPCA")
-    ax.plot(caps, kept, "o-", color=colour, label="GuaranteedPCA")
-    ends = (("minimax", 0, "isoproj"), ("PCA", -1, "pca"))
-    for name, at, method in ends:
-        ax.plot(caps[at], kept[at], "o", color=colour_of(method), markersize=9)
-        side = "left" if at == 0 else "right"
-        ax.annotate(
-            name,
-            (caps[at], kept[at]),
-            xytext=(10, 2) if at == 0 else (-8, -16),
-            textcoords="offset points",
-            ha=side,
-            color=colour_of(method),
-        )
-    what = "variance kept" if found.objective == "variance" else "mean length kept"
-    ax.set(xlabel="the worst pair loses", ylabel=what)
-    ax.set(xlim=(found.lower_bound - 0.02, None), ylim=(None, ceiling))
-    ax.legend(frameon=False, loc="lower right", bbox_to_anchor=(1.0, 0.12))
-    tidy(ax)
-    return ax
+    draw(chart, axes)
+    return axes
 
 
 def convergence(model: Any, *, ax: Axes | None = None) -> Axes:  # noqa: ANN401
-    """Draw how distortion and lower bound came together.
+    """Draw distortion and lower bound of a solve, round by round.
 
     Parameters
     ----------
@@ -433,14 +369,3 @@ def convergence(model: Any, *, ax: Axes | None = None) -> Axes:  # noqa: ANN401
     'round'
     """
     return ConvergenceDisplay.from_estimator(model, ax=ax).ax_
-
-
-def _as_long_as(first: Array, name: str, values: ArrayLike) -> Array:
-    found = np.asarray(values, dtype=np.float64)
-    if found.shape != first.shape or found.ndim != 1:
-        msg = (
-            f"{name} must have one value for each of {first.size}; got shape "
-            f"{found.shape}. Pass arrays of one length."
-        )
-        raise ValueError(msg)
-    return found

@@ -1,4 +1,4 @@
-"""What becomes of all distances: their spread, and original against projected."""
+"""Plots of all distances: how losses spread, and distances before and after."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import prepare_pairs
 from isoproj.pairs.top_pairs import exact_losses
-from isoproj.plot._style import COLOURS, FLOOR, axes_or_new, colour_of, tidy
+from isoproj.plot.axes import axes_or_new
+from isoproj.plot.charts import distances_chart, histogram_chart
+from isoproj.plot.display import Display
+from isoproj.plot.marks import Chart
 from isoproj.proof.audit import AuditResult, audit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 __all__ = [
     "DistortionHistogramDisplay",
@@ -30,26 +32,21 @@ __all__ = [
 _CHUNK = 2048
 
 
-class DistortionHistogramDisplay:
+class DistortionHistogramDisplay(Display):
     """How the share lost spreads over all pairs, for one map or several.
 
     Parameters
     ----------
     audits : mapping of str to AuditResult
-        What was measured, by name.
+        Audits by the names for the legend.
     n_bins : int
-        Bins drawn.
+        Number of bins.
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
+    ax_, figure_ : matplotlib Axes and Figure
         Where it was drawn last.
-    figure_ : matplotlib Figure
-        Its figure.
     """
-
-    ax_: Axes
-    figure_: Figure
 
     def __init__(self, audits: Mapping[str, AuditResult], *, n_bins: int = 100) -> None:
         self.audits = dict(audits)
@@ -76,7 +73,7 @@ class DistortionHistogramDisplay:
         pairs : {"all", "directions"} or array-like of shape (m, 2)
             Which pairs count.
         name : str or None
-            Name in the legend; None means the class's.
+            Name in the legend; None means the name of the class.
         ax : matplotlib Axes or None
             Where to draw; None makes a new figure.
 
@@ -89,36 +86,14 @@ class DistortionHistogramDisplay:
         label = name or type(estimator).__name__
         return cls({label: audit(X, estimator, pairs=pairs)}).plot(axes)
 
-    def plot(self, ax: Axes | None = None) -> Self:
-        """Draw.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes or None
-            Where to draw; None makes a new figure.
-
-        Returns
-        -------
-        DistortionHistogramDisplay
-            Itself.
-        """
-        axes = axes_or_new(ax)
+    def _chart(self) -> Chart:
         low = min(0.0, *(float(a.histogram[1][0]) for a in self.audits.values()))
-        for name, result in self.audits.items():
-            counts, edges = result.coarse_histogram(self.n_bins, low=low)
-            shares = counts / counts.sum()
-            line = axes.stairs(shares, edges, color=colour_of(name), label=name, lw=1.5)
-            colour = line.get_edgecolor()
-            axes.axvline(result.distortion, color=colour, linestyle=":", lw=1.5)
-        axes.set_yscale("log")
-        axes.set(
-            xlabel="share of squared length lost (dotted: the worst pair)",
-            ylabel="share of pairs",
-        )
-        tidy(axes)
-        axes.legend()
-        self.ax_, self.figure_ = axes, axes.figure  # type: ignore[assignment]
-        return self
+        counts = {
+            name: result.coarse_histogram(self.n_bins, low=low)[0]
+            for name, result in self.audits.items()
+        }
+        worst = {name: result.distortion for name, result in self.audits.items()}
+        return histogram_chart(counts, np.linspace(low, 1.0, self.n_bins + 1), worst)
 
 
 def distortion_histogram(
@@ -132,9 +107,9 @@ def distortion_histogram(
     Parameters
     ----------
     audits : AuditResult or mapping of str to AuditResult
-        What ``audit`` returned, for one map or for several by name.
+        One audit, or several by the names for the legend.
     n_bins : int
-        Bins drawn.
+        Number of bins.
     ax : matplotlib Axes or None
         Where to draw; None makes a new figure.
 
@@ -147,6 +122,11 @@ def distortion_histogram(
     ------
     MissingExtraError
         If matplotlib is not installed.
+
+    See Also
+    --------
+    isoproj.audit : Measure a map on all pairs.
+    shepard : Draw projected against original distances.
 
     Examples
     --------
@@ -161,7 +141,7 @@ def distortion_histogram(
     return DistortionHistogramDisplay(named, n_bins=n_bins).plot(ax).ax_
 
 
-class ShepardDisplay:
+class ShepardDisplay(Display):
     """Projected against original distances.
 
     Parameters
@@ -169,21 +149,15 @@ class ShepardDisplay:
     original, projected : array-like of shape (n,)
         Distances of the same pairs.
     n_pairs : int
-        Pairs there are; where it is more than ``n``, the drawing says "sampled".
+        Number of all pairs; if it exceeds ``n``, the title says "sampled".
     distortion : float or None
-        What the worst of all pairs loses, where that is known; drawn as a line that no
-        pair is below.
+        Loss of the worst of all pairs, if known; drawn as a line that no pair is below.
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
+    ax_, figure_ : matplotlib Axes and Figure
         Where it was drawn last.
-    figure_ : matplotlib Figure
-        Its figure.
     """
-
-    ax_: Axes
-    figure_: Figure
 
     def __init__(
         self,
@@ -213,14 +187,14 @@ class ShepardDisplay:
         Parameters
         ----------
         estimator : estimator or array-like of shape (k, n_features)
-            Anything that ``audit`` takes. Its ``distortion_``, where it has one, is
-            that of all pairs of ``X``.
+            Anything that ``audit`` takes. If it has ``distortion_``, that must be the
+            distortion over all pairs of ``X``.
         X : array-like or sparse matrix of shape (n_points, n_features)
             The points.
         n_sampled : int
-            Most pairs to draw; a random sample where there are more.
+            Largest number of pairs to draw; of more pairs, a random sample is drawn.
         random_state : int
-            Decides the sample.
+            Seed of the sample.
         ax : matplotlib Axes or None
             Where to draw; None makes a new figure.
 
@@ -243,48 +217,10 @@ class ShepardDisplay:
         )
         return display.plot(axes)
 
-    def plot(self, ax: Axes | None = None) -> Self:
-        """Draw.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes or None
-            Where to draw; None makes a new figure.
-
-        Returns
-        -------
-        ShepardDisplay
-            Itself.
-        """
-        axes = axes_or_new(ax)
-        top = float(self.original.max())
-        axes.plot(
-            self.original,
-            self.projected,
-            ".",
-            color=COLOURS["isoproj"],
-            markersize=2,
-            alpha=0.35,
-            rasterized=True,
+    def _chart(self) -> Chart:
+        return distances_chart(
+            self.original, self.projected, self.n_pairs, self.distortion
         )
-        axes.plot([0, top], [0, top], color=FLOOR, lw=1, label="kept whole")
-        if self.distortion is not None:
-            least = top * np.sqrt(max(0.0, 1.0 - self.distortion))
-            label = "no pair is below"
-            axes.plot([0, top], [0, least], "--", color=FLOOR, lw=1, label=label)
-        sampled = self.original.size < self.n_pairs
-        part = f"{self.original.size:,} sampled of " if sampled else ""
-        axes.set(
-            xlabel="original distance",
-            ylabel="projected distance",
-            title=f"{part}{self.n_pairs:,} pairs",
-            xlim=(0, None),
-            ylim=(0, None),
-        )
-        tidy(axes)
-        axes.legend(loc="upper left")
-        self.ax_, self.figure_ = axes, axes.figure  # type: ignore[assignment]
-        return self
 
 
 def shepard(
@@ -304,9 +240,10 @@ def shepard(
     components : array-like of shape (k, n_features) or fitted estimator
         The map.
     n_sampled : int
-        Most pairs to draw; a random sample where there are more, and the title says so.
+        Largest number of pairs to draw; of more pairs, a random sample is drawn, and
+        the title says so.
     random_state : int
-        Decides the sample.
+        Seed of the sample.
     ax : matplotlib Axes or None
         Where to draw; None makes a new figure.
 
@@ -319,6 +256,10 @@ def shepard(
     ------
     MissingExtraError
         If matplotlib is not installed.
+
+    See Also
+    --------
+    distortion_histogram : Draw how the share lost spreads over all pairs.
 
     Examples
     --------
@@ -335,7 +276,7 @@ def shepard(
 
 
 def _sampled_pairs(points: Points, n_sampled: int, random_state: int) -> Indices:
-    """Return all pairs of distinct points, or that many random ones."""
+    """Return all pairs of distinct points, or ``n_sampled`` random pairs."""
     n = points.n_points
     if n * (n - 1) // 2 <= n_sampled:
         pairs = np.column_stack(np.triu_indices(n, 1))
@@ -347,6 +288,7 @@ def _sampled_pairs(points: Points, n_sampled: int, random_state: int) -> Indices
 
 
 def _distances(points: Points, pairs: Indices, linear: Array) -> tuple[Array, Array]:
+    """Return the distances of pairs before and after a linear map."""
     lengths = np.empty(pairs.shape[0])
     for start in range(0, pairs.shape[0], _CHUNK):
         left, right = (points.rows[p] for p in pairs[start : start + _CHUNK].T)

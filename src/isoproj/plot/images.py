@@ -1,4 +1,4 @@
-"""The worst pairs, shown as what they are."""
+"""Draw the worst pairs as images, or as bars with names."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isoproj.numerics.arrays import Rows, as_dense, check_points, is_sparse
-from isoproj.plot._style import axes_or_new
+from isoproj.plot.axes import axes_or_new, draw
+from isoproj.plot.charts import losses_chart
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["image_shape_of", "worst_pairs"]
 
-# Fewer features than this in a square are hardly a picture.
+# A square of fewer features than this is too small for a picture.
 _SMALLEST = 36
 
 
@@ -26,23 +27,8 @@ def image_shape_of(
 ) -> tuple[int, int] | None:
     """Return height and width if rows are images, None if they are not.
 
-    Parameters
-    ----------
-    rows : ndarray or sparse array of shape (n_points, n_features)
-        The data. Without ``image_shape`` they are images if they are dense, never
-        negative, and of a square number of features, 36 or more.
-    image_shape : tuple of int or None
-        Height and width, where they are known.
-
-    Returns
-    -------
-    tuple of int or None
-        Height and width.
-
-    Raises
-    ------
-    ValueError
-        If the shape given does not fit the number of features.
+    Without ``image_shape`` rows are images if they are dense, never negative, and of a
+    square number of features, 36 or more.
 
     Examples
     --------
@@ -87,13 +73,13 @@ def worst_pairs(
     X : array-like or sparse matrix of shape (n_points, n_features)
         The points.
     pairs : array-like of shape (m, 2), AuditResult or fitted estimator
-        Row numbers, worst first, or what knows them.
+        Row numbers, worst pair first, or an object that has them.
     distortions : array-like of shape (m,) or None
-        What these pairs lose, where ``pairs`` does not know.
+        Losses of these pairs, needed if ``pairs`` is an array.
     n_shown : int
-        Most pairs shown.
+        Largest number of pairs to show.
     image_shape : tuple of int or None
-        Height and width of an image; None finds out as ``image_shape_of`` does.
+        Height and width of an image; None recognises square images.
     labels : sequence of str or None
         A name for every point; None means its row number.
     ax : matplotlib Axes or None
@@ -122,24 +108,28 @@ def worst_pairs(
     """
     rows = check_points(X)
     shape = image_shape_of(rows, image_shape)
-    indices, losses = _known(pairs, distortions)
-    indices, losses = indices[:n_shown], losses[:n_shown]
-    named = [
-        " and ".join(str(i) if labels is None else str(labels[i]) for i in pair)
-        for pair in indices.tolist()
-    ]
+    indices, losses = (found[:n_shown] for found in _known(pairs, distortions))
+    named = _names(indices, labels)
     axes = axes_or_new(ax)
     if shape is None:
-        _draw_bars(axes, named, losses)
+        draw(losses_chart(named, losses), axes)
     else:
         _draw_images(axes, montage(rows, indices, shape), named, losses, shape)
     return axes
 
 
+def _names(pairs: NDArray[Any], labels: Sequence[str] | None) -> list[str]:
+    """Return a name for every pair: two labels, or two row numbers."""
+    return [
+        " and ".join(str(i) if labels is None else str(labels[i]) for i in pair)
+        for pair in pairs.tolist()
+    ]
+
+
 def montage(
     rows: Rows, pairs: NDArray[Any], shape: tuple[int, int], gap: int = 2
 ) -> NDArray[np.float64]:
-    """Return images of pairs in one array: two a row, NaN between them."""
+    """Return the images of pairs in one array: two in a row, NaN between them."""
     height, width = shape
     canvas = np.full(
         (len(pairs) * (height + gap) - gap, 2 * width + gap), math.nan, dtype=np.float64
@@ -157,6 +147,7 @@ def _known(
     pairs: Any,  # noqa: ANN401
     distortions: ArrayLike | None,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the pairs and their losses from a model, an audit or arrays."""
     known = getattr(pairs, "certificate_", pairs)
     if hasattr(known, "worst_pairs"):
         return known.worst_pairs, known.worst_distortions
@@ -167,6 +158,7 @@ def _known(
 
 
 def _texts(named: list[str], losses: NDArray[Any]) -> list[str]:
+    """Return names of pairs with their losses, where these are known."""
     return [
         name if math.isnan(loss) else f"{name}: loses {loss:.1%}"
         for name, loss in zip(named, losses.tolist(), strict=True)
@@ -180,6 +172,7 @@ def _draw_images(
     losses: NDArray[Any],
     shape: tuple[int, int],
 ) -> None:
+    """Draw pairs of images below each other, with their texts at the right."""
     axes.imshow(canvas, cmap="gray_r")
     middles = [at * (shape[0] + 2) + shape[0] / 2 for at in range(len(named))]
     axes.set_yticks(middles, _texts(named, losses))
@@ -187,12 +180,3 @@ def _draw_images(
     axes.yaxis.tick_right()
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-
-
-def _draw_bars(axes: Axes, named: list[str], losses: NDArray[Any]) -> None:
-    positions = np.arange(len(named))
-    axes.barh(positions, np.nan_to_num(losses), color="#0072b2")
-    axes.set_yticks(positions, named)
-    axes.invert_yaxis()
-    axes.set(xlabel="share of squared length lost", xlim=(0, 1))
-    axes.spines[["top", "right"]].set_visible(False)

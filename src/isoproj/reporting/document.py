@@ -1,4 +1,4 @@
-"""A report in the form that is wanted: dict, JSON, Markdown or HTML."""
+"""A report as dict, JSON, Markdown or HTML."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from numpy.typing import ArrayLike
 
 from isoproj.numerics.arrays import Rows
 from isoproj.numerics.container import write_atomically
 from isoproj.numerics.extras import needed
-from isoproj.reporting import charts
+from isoproj.plot import svg
+from isoproj.plot.marks import Chart
+from isoproj.plot.style import css_palette
+from isoproj.reporting.charts import charts_of
 from isoproj.reporting.facts import Facts, Options, facts_of
 from isoproj.reporting.wording import (
     METHOD_NAMES,
@@ -28,7 +31,12 @@ from isoproj.reporting.wording import (
 
 __all__ = ["SUFFIXES", "Report", "report"]
 
-SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".json": "json"}
+SUFFIXES: dict[str, Literal["html", "markdown", "json"]] = {
+    ".html": "html",
+    ".htm": "html",
+    ".md": "markdown",
+    ".json": "json",
+}
 _TEMPLATES = Path(__file__).with_name("templates")
 # Widths of the two drawings of every chart: beside text, and on a phone.
 _WIDE, _NARROW = 720, 348
@@ -43,6 +51,10 @@ class Report:
     ----------
     facts : dict
         Everything the report says.
+
+    See Also
+    --------
+    isoproj.report : Make a report.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -77,14 +89,14 @@ class Report:
         Parameters
         ----------
         path : path-like
-            Where to; the ending decides: ``.html``, ``.md`` or ``.json``.
+            Where to; the ending, ``.html``, ``.md`` or ``.json``, decides the format.
 
         Raises
         ------
         ValueError
-            If the ending is another.
+            If the path has another ending.
         OSError
-            If it cannot be written.
+            If the file cannot be written.
         """
         kind = SUFFIXES.get(Path(path).suffix.lower())
         if kind is None:
@@ -118,25 +130,26 @@ def report(
     Parameters
     ----------
     model : fitted estimator or Certificate
-        What is reported on.
+        The model to report on.
     X : array-like or sparse matrix of shape (n_points, n_features) or None
-        The points it was fitted on. Without them only what the model states is told.
+        The points it was fitted on. Without them the report tells only what the model
+        states.
     heldout : array-like or sparse matrix of shape (m, n_features) or None
-        Points that it was not fitted on, to be measured too.
+        Points that the model was not fitted on, to be measured too.
     labels : sequence of str or None
         A name or text for every point, shown with the worst pairs.
     image_shape : tuple of int or None
         Height and width where points are images; square ones are recognised.
     curve : object or None
-        With arrays ``ks``, ``distortion`` and ``lower_bound``: what
-        ``distortion_curve`` returns.
+        Result of ``distortion_curve``, or any object with arrays ``ks``,
+        ``distortion`` and ``lower_bound``.
     frontier : Frontier or None
-        What ``guarantee_frontier`` returns for the same points and as many dimensions.
+        Result of ``guarantee_frontier`` for the same points and dimensions.
     max_pairs : int
-        Most pairs to measure methods on. Where there are more, a random sample of rows
-        is measured, and the report says so.
+        Largest number of pairs to measure methods on. If there are more, a random
+        sample of rows is measured, and the report says so.
     model_name, data_name, heldout_name : str or None
-        What to call the files.
+        Names of the files, as the report shows them.
 
     Returns
     -------
@@ -149,6 +162,11 @@ def report(
         If the model's certificate does not hold for ``X``.
     ValueError
         If an option does not fit the data.
+
+    See Also
+    --------
+    isoproj.verify : Recompute every claim of a certificate.
+    isoproj.audit : Measure a map on all pairs.
 
     Examples
     --------
@@ -174,8 +192,9 @@ def report(
 
 
 def _rendered(name: str, facts: Facts) -> str:
+    """Return a template filled with the facts and, in HTML, with the charts."""
     markup = needed("markupsafe", extra="report", purpose="A report").Markup
-    drawn = _charts(facts) if ".html" in name else {}
+    drawn = charts_of(facts) if ".html" in name else {}
     template = _environment().get_template(name)
     shown = {
         "facts": facts,
@@ -184,33 +203,29 @@ def _rendered(name: str, facts: Facts) -> str:
         "say": sentences(facts),
         "commands": commands(facts),
         # Charts are built as trees of elements, so that their texts are escaped.
-        "charts": {name: tuple(map(markup, both)) for name, both in drawn.items()},
+        "charts": {
+            name: {
+                "wide": markup(svg.draw(chart, _WIDE)),
+                "narrow": markup(svg.draw(chart, _NARROW)),
+                "legend": _legend(chart),
+            }
+            for name, chart in drawn.items()
+        },
+        "palette": css_palette(),
         "names": METHOD_NAMES,
     }
     return str(template.render(**shown))
 
 
-def _charts(facts: Facts) -> dict[str, tuple[str, str]]:
-    """Return every chart that there are facts for, beside text and for phones."""
-    wanted = {"bounds": charts.bounds_chart}
-    if facts["histogram"]:
-        wanted["histogram"] = charts.histogram_chart
-    if facts["curve"]:
-        wanted["curve"] = charts.curve_chart
-    if facts["frontier"]:
-        wanted["frontier"] = charts.frontier_chart
-    if len(facts["history"]) > 1:
-        wanted["convergence"] = charts.convergence_chart
-    if len(facts["kept_history"]) > 1:
-        wanted["kept"] = charts.kept_chart
-    return {
-        name: (draw(facts, _WIDE), draw(facts, _NARROW))
-        for name, draw in wanted.items()
-    }
+def _legend(chart: Chart) -> list[tuple[str, str]]:
+    """Return role and label of the marks that have a label, the proven bound last."""
+    entries = [(mark.role, mark.label) for mark in chart.marks if mark.label]
+    return sorted(entries, key=lambda entry: entry[0] == "floor")
 
 
 @functools.cache
 def _environment() -> Any:  # noqa: ANN401 - jinja2's
+    """Return the templates; what is HTML escapes every text put into it."""
     jinja2 = needed("jinja2", extra="report", purpose="A report as HTML or Markdown")
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
@@ -225,6 +240,7 @@ def _environment() -> Any:  # noqa: ANN401 - jinja2's
 
 
 def _strong_numbers(safe: str) -> str:
+    """Return escaped text with its numbers in ``strong`` elements."""
     return re.sub(r"(\d[\d,.]*%?)(?=[\s;.]|$)", r"<strong>\1</strong>", safe)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -34,25 +35,7 @@ Facts = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Options:
-    """What a report may be told besides model and data.
-
-    Parameters
-    ----------
-    heldout : array-like or None
-        Points that were not fitted.
-    labels : sequence of str or None
-        A name or text for every point.
-    image_shape : tuple of int or None
-        Height and width where points are images.
-    curve : object or None
-        With ``ks``, ``distortion`` and ``lower_bound``.
-    frontier : Frontier or None
-        What other caps keep.
-    max_pairs : int
-        Most pairs to measure methods on.
-    model_name, data_name, heldout_name : str or None
-        What files are called.
-    """
+    """Options of a report besides model and data, as in ``isoproj.report``."""
 
     heldout: ArrayLike | Rows | None = None
     labels: Sequence[str] | None = None
@@ -66,28 +49,11 @@ class Options:
 
 
 def facts_of(model: Any, X: ArrayLike | Rows | None, options: Options) -> Facts:  # noqa: ANN401
-    """Return what there is to say of a model, measured where data are given.
+    """Return what a report says of a model; data, where given, are measured.
 
-    Parameters
-    ----------
-    model : fitted estimator or Certificate
-        What is reported on.
-    X : array-like or sparse matrix of shape (n_points, n_features) or None
-        The points it was fitted on; without them only what the model states is told.
-    options : Options
-        The rest.
-
-    Returns
-    -------
-    dict
-        Strings, numbers, None, lists and dicts only.
-
-    Raises
-    ------
-    ClaimError
-        If a claim does not hold for this data.
-    ValueError
-        If an option does not fit the data.
+    The dict holds strings, numbers, None, lists and dicts only. The function raises
+    ``ClaimError`` if a claim does not hold for the data, and ``ValueError`` if an
+    option does not fit them.
     """
     certificate = _certificate_of(model)
     facts: Facts = {
@@ -107,7 +73,7 @@ def facts_of(model: Any, X: ArrayLike | Rows | None, options: Options) -> Facts:
         "heldout": None,
         "guarantee": _guarantee(certificate),
         "history": _history(model),
-        "kept_history": _kept_history(model),
+        "kept_history": _history(model, kept=True),
         "versions": versions(),
     }
     if X is not None:
@@ -116,6 +82,7 @@ def facts_of(model: Any, X: ArrayLike | Rows | None, options: Options) -> Facts:
 
 
 def _certificate_of(model: Any) -> Certificate:  # noqa: ANN401 - whatever came
+    """Return the certificate of a fitted model, or the certificate given."""
     certificate = getattr(model, "certificate_", model)
     if not isinstance(certificate, Certificate):
         msg = (
@@ -127,6 +94,7 @@ def _certificate_of(model: Any) -> Certificate:  # noqa: ANN401 - whatever came
 
 
 def _model_facts(model: Any, certificate: Certificate, options: Options) -> Facts:  # noqa: ANN401
+    """Return name, parameters and status of a model."""
     get_params = getattr(model, "get_params", None)
     given = get_params(deep=False) if get_params is not None else {}
     status = getattr(model, "status_", None)
@@ -141,6 +109,7 @@ def _model_facts(model: Any, certificate: Certificate, options: Options) -> Fact
 
 
 def _shown(value: object) -> str:
+    """Return a parameter as text; arrays are told by their shape."""
     if value is None or isinstance(value, bool | int | float | str | np.generic):
         return str(value)
     shape = getattr(value, "shape", None)
@@ -148,6 +117,7 @@ def _shown(value: object) -> str:
 
 
 def _data_facts(certificate: Certificate, options: Options) -> Facts:
+    """Return what the certificate knows of the data it was made for."""
     return {
         "name": options.data_name,
         "n_points": certificate.n_points,
@@ -160,6 +130,7 @@ def _data_facts(certificate: Certificate, options: Options) -> Facts:
 
 
 def _bounds(certificate: Certificate) -> Facts:
+    """Return distortion, lower bound and gap of a certificate."""
     gap = certificate.optimality_gap
     return {
         "n_components": certificate.n_components,
@@ -171,6 +142,7 @@ def _bounds(certificate: Certificate) -> Facts:
 
 
 def _given_curve(curve: Any, certificate: Certificate) -> Facts | None:  # noqa: ANN401
+    """Return the numbers of a curve that the caller computed."""
     if curve is None:
         return None
     ks = [int(k) for k in curve.ks]
@@ -184,6 +156,7 @@ def _given_curve(curve: Any, certificate: Certificate) -> Facts | None:  # noqa:
 
 
 def _frontier(found: Any, certificate: Certificate) -> Facts | None:  # noqa: ANN401
+    """Return the numbers of a frontier, if it is of the model's points and size."""
     if found is None:
         return None
     k = found.certificates[0].n_components
@@ -209,48 +182,35 @@ def _frontier(found: Any, certificate: Certificate) -> Facts | None:  # noqa: AN
     }
 
 
-def _history(model: Any) -> list[Facts]:  # noqa: ANN401
-    """Return the best bounds on the distortion so far, round by round."""
-    best, floor, told = math.inf, 0.0, []
-    for step in getattr(model, "history_", ()):
-        if step.kept > 0.0:
-            break  # The search for variance, under the cap that this one found.
-        best, floor = min(best, step.distortion), max(floor, step.lower_bound)
-        told.append(
-            {
-                "iteration": step.iteration,
-                "upper": best,
-                "lower": floor,
-                "seconds": step.seconds,
-            }
-        )
-    return _thinned(told)
+def _history(model: Any, *, kept: bool = False) -> list[Facts]:  # noqa: ANN401
+    """Return the best bounds so far, round by round.
 
-
-def _kept_history(model: Any) -> list[Facts]:  # noqa: ANN401
-    """Return what is kept under the cap and the most that can be, round by round."""
-    best, bound, told = 0.0, 1.0, []
-    for step in getattr(model, "history_", ()):
-        if step.kept > 0.0:
-            best, bound = max(best, step.kept), min(bound, step.kept_bound)
-            told.append(
-                {
-                    "iteration": step.iteration,
-                    "upper": bound,
-                    "lower": best,
-                    "seconds": step.seconds,
-                }
-            )
+    The bounds are on the distortion or, with ``kept``, on what is kept under the cap.
+    """
+    steps = getattr(model, "history_", ())
+    if kept:
+        found = [(s, s.kept, s.kept_bound) for s in steps if s.kept > 0.0]
+    else:
+        # What is kept is searched for after the cap has been found.
+        first = itertools.takewhile(lambda step: step.kept <= 0.0, steps)
+        found = [(s, s.lower_bound, s.distortion) for s in first]
+    lower, upper, told = 0.0, 1.0 if kept else math.inf, []
+    for step, low, high in found:
+        lower, upper = max(lower, low), min(upper, high)
+        round_ = {"iteration": step.iteration, "upper": upper, "lower": lower}
+        told.append({**round_, "seconds": step.seconds})
     return _thinned(told)
 
 
 def _thinned(told: list[Facts]) -> list[Facts]:
     # A curve of a few hundred points looks the same as one of thousands.
+    """Return at most about 400 entries, the last among them."""
     stride = max(1, len(told) // 400)
     return told[:-1:stride] + told[-1:]
 
 
 def _guarantee(certificate: Certificate) -> Facts | None:
+    """Return cap and share kept of a certificate, None without a cap."""
     guarantee = certificate.guarantee
     if guarantee is None:
         return None
@@ -289,6 +249,7 @@ def _measured(
 
 
 def _checked_claims(certificate: Certificate, rows: Rows, max_pairs: int) -> Facts:
+    """Recompute the certificate's claims, all pairs if they are few enough."""
     scan = certificate.n_pairs <= max_pairs
     claims = check_claims(certificate, rows, scan=scan)
     broken = [claim for claim in claims if not claim.holds]
@@ -304,20 +265,19 @@ def _checked_claims(certificate: Certificate, rows: Rows, max_pairs: int) -> Fac
 
 
 def _methods(scene: Scene) -> list[Facts]:
-    exact = scene.sample.is_whole
-    kept = scene.variance_kept()
-    ours = _method("isoproj", scene.ours, exact=exact)
-    # The certificate knows the worst of all pairs, whatever was sampled.
-    ours["distortion"], ours["distortion_is"] = scene.certificate.distortion, "exact"
+    """Return what the model, PCA and a random projection lose and keep."""
+    exact, kept = scene.sample.is_whole, scene.variance_kept()
     methods = [
-        ours,
-        _method("pca", scene.pca, exact=exact),
-        _method("random", scene.random, exact=exact),
+        {**_method(name, result, exact=exact), "variance": kept[name]}
+        for name, result in scene.audits.items()
     ]
-    return [{**method, "variance": kept[method["name"]]} for method in methods]
+    # The certificate knows the worst of all pairs, also if a sample was measured.
+    exactly = {"distortion": scene.certificate.distortion, "distortion_is": "exact"}
+    return [methods[0] | exactly, *methods[1:]]
 
 
 def _method(name: str, result: AuditResult, *, exact: bool) -> Facts:
+    """Return what one method loses on the pairs measured."""
     return {
         "name": name,
         "distortion": max(0.0, result.distortion),
@@ -329,6 +289,7 @@ def _method(name: str, result: AuditResult, *, exact: bool) -> Facts:
 
 
 def _sampling(sample: Sample, n_pairs: int) -> Facts:
+    """Return how many rows and pairs were measured."""
     return {
         "is_whole": sample.is_whole,
         "n_rows": sample.n_rows,
@@ -338,18 +299,19 @@ def _sampling(sample: Sample, n_pairs: int) -> Facts:
 
 
 def _histogram(scene: Scene) -> Facts:
-    counts = {
-        "isoproj": scene.ours.coarse_histogram(_BINS),
-        "pca": scene.pca.coarse_histogram(_BINS),
+    """Return the histograms of model and PCA over the same bins."""
+    found = {
+        name: scene.audits[name].coarse_histogram(_BINS) for name in ("isoproj", "pca")
     }
     return {
-        "edges": _floats(counts["pca"][1]),
-        "counts": {name: found[0].tolist() for name, found in counts.items()},
-        "sampling": _sampling(scene.sample, scene.ours.n_pairs),
+        "edges": _floats(found["pca"][1]),
+        "counts": {name: counts.tolist() for name, (counts, _) in found.items()},
+        "sampling": _sampling(scene.sample, scene.audits["isoproj"].n_pairs),
     }
 
 
 def _curve(scene: Scene) -> Facts:
+    """Return PCA's loss and the proven floor at other dimensions."""
     ks = scene.ks()
     return {
         "ks": ks,
@@ -373,6 +335,7 @@ class _Teller:
         self.scene, self.rows, self.labels, self.shape = scene, rows, labels, shape
 
     def pairs(self, pairs: Indices) -> list[Facts]:
+        """Return the losses of pairs, with labels and images where there are any."""
         losses = self.scene.losses(pairs)
         return [
             {
@@ -404,6 +367,7 @@ class _Teller:
 
 
 def _bare_pairs(certificate: Certificate) -> list[Facts]:
+    """Return the worst pairs as the certificate states them."""
     found = zip(
         certificate.worst_pairs.tolist(),
         certificate.worst_distortions.tolist(),
@@ -416,6 +380,7 @@ def _bare_pairs(certificate: Certificate) -> list[Facts]:
 
 
 def _heldout(scene: Scene, options: Options) -> Facts | None:
+    """Return what all methods lose on points that were not fitted."""
     if options.heldout is None:
         return None
     rows = check_points(options.heldout)
@@ -426,8 +391,7 @@ def _heldout(scene: Scene, options: Options) -> Facts | None:
             f"{rows.shape[1]}. Pass the same columns."
         )
         raise ValueError(msg)
-    found: dict[str, Any] = scene.heldout(rows, options.max_pairs)
-    sample = found.pop("sample")
+    sample, found = scene.heldout(rows, options.max_pairs)
     exact = sample.is_whole
     return {
         "name": options.heldout_name,
@@ -439,6 +403,7 @@ def _heldout(scene: Scene, options: Options) -> Facts | None:
 
 
 def _shortened(text: str) -> str:
+    """Return a text on one line, cut where it is too long."""
     plain = " ".join(text.split())
     return plain if len(plain) <= _LONGEST else plain[: _LONGEST - 1] + "…"
 

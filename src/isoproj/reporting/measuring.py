@@ -23,19 +23,7 @@ __all__ = ["Sample", "Scene", "sample_rows"]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Sample:
-    """The rows that methods are measured on: all of them, or a random part.
-
-    Parameters
-    ----------
-    rows : ndarray or CSR array of shape (n_rows, n_features)
-        What is measured.
-    pairs : PairRule
-        The pairs that count among them.
-    n_rows, n_all : int
-        Rows measured, and rows there are.
-    is_whole : bool
-        Whether every pair that counts is measured.
-    """
+    """The rows that methods are measured on, and the pairs that count among them."""
 
     rows: Rows
     pairs: PairRule
@@ -49,29 +37,8 @@ def sample_rows(
 ) -> Sample:
     """Return as much of the data as has at most ``max_pairs`` pairs.
 
-    Parameters
-    ----------
-    rows : ndarray or CSR array of shape (n_points, n_features)
-        The data.
-    pairs : str or PairRule
-        The pairs that count.
-    max_pairs : int
-        Most pairs to measure.
-    random_state : int
-        Decides the sample.
-
-    Returns
-    -------
-    Sample
-        The whole where it is small enough, else random rows with all their pairs (or
-        random ones of the listed pairs).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.reporting.measuring import sample_rows
-    >>> sample_rows(np.eye(100), "all", max_pairs=1000).n_rows
-    45
+    Data that are small enough are returned whole. Otherwise the sample is random rows
+    with all their pairs, or, where pairs are listed, random pairs of the list.
     """
     rule = pairs if isinstance(pairs, PairRule) else PairRule(pairs)
     n_all = int(rows.shape[0])
@@ -102,59 +69,41 @@ def sample_rows(
 class Scene:
     """A certified projection on its data, beside PCA and a random projection.
 
-    Parameters
-    ----------
-    certificate : Certificate
-        The projection with its bounds.
-    rows : ndarray or CSR array of shape (n_points, n_features)
-        The data it was fitted on.
-    max_pairs : int
-        Most pairs that a method is measured on.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj import NearIsometricProjection
-    >>> from isoproj.reporting.measuring import Scene
-    >>> X = np.random.default_rng(0).normal(size=(20, 6))
-    >>> model = NearIsometricProjection(2, random_state=0).fit(X)
-    >>> scene = Scene(model.certificate_, X, max_pairs=1000)
-    >>> scene.ours.distortion <= scene.pca.distortion
-    True
+    ``maps`` and ``audits`` hold the three maps and what each does to at most
+    ``max_pairs`` pairs, as ``"isoproj"``, ``"pca"`` and ``"random"``.
     """
 
     def __init__(self, certificate: Certificate, rows: Rows, *, max_pairs: int) -> None:
         self.certificate = certificate
         self.points, _ = prepare_pairs(rows, certificate.pairs, rotate=True)
         self.sample = sample_rows(rows, certificate.pairs, max_pairs)
-        self.components = certificate.components.astype(np.float64)
-        k, d = self.components.shape
         self._scatter = _scatter(self.points)
         self._axes = np.asarray(np.linalg.eigh(self._scatter)[1][:, ::-1])
-        self.pca_components = self.principal_components(k)
+        components = certificate.components.astype(np.float64)
+        k, d = components.shape
         noise = np.random.default_rng(0).standard_normal((d, k))
-        self.random_components = orthonormal(noise).T
-        self.ours = self._measure(self.components)
-        self.pca = self._measure(self.pca_components)
-        self.random = self._measure(self.random_components)
+        self.maps = {
+            "isoproj": components,
+            "pca": self.principal_components(k),
+            "random": orthonormal(noise).T,
+        }
+        self.audits = _audits(self.sample, self.maps)
 
     def principal_components(self, k: int) -> Array:
         """Return the first ``k`` principal components of all points, one a row."""
         return self.points.frame.lift(self._axes[:, :k]).T
 
     def variance_kept(self) -> dict[str, float]:
-        """Return the share of all points' variance that every method keeps."""
-        maps = {"isoproj": self.components, "pca": self.pca_components}
-        maps["random"] = self.random_components
+        """Return the share of all points' variance that every map keeps."""
         total = float(np.trace(self._scatter))
         kept = {}
-        for name, components in maps.items():
+        for name, components in self.maps.items():
             inside = self.points.frame.coordinates_of(components.T)
             kept[name] = float(np.sum(inside * (self._scatter @ inside))) / total
         return kept
 
     def pca_losses(self, ks: Sequence[int]) -> Array:
-        """Return what PCA's worst measured pair loses at other dimensions."""
+        """Return the loss of PCA's worst measured pair at other dimensions."""
         points, pairs = prepare_pairs(self.sample.rows, self.sample.pairs, rotate=False)
         found = [
             find_worst(points, pairs, self.principal_components(k), n_worst=1)
@@ -163,7 +112,7 @@ class Scene:
         return np.array([float(worst.worst_losses[0]) for worst in found])
 
     def floor(self, ks: Sequence[int]) -> Array:
-        """Return what the certificate's weights prove at other dimensions."""
+        """Return the lower bound that the certificate's weights prove at each k."""
         return lower_bounds(
             self.points,
             self.certificate.weighted_pairs,
@@ -172,33 +121,36 @@ class Scene:
         )
 
     def losses(self, pairs: Indices) -> dict[str, Array]:
-        """Return what the given pairs lose under the model and under PCA; exact."""
+        """Return the exact losses of given pairs under the model and under PCA."""
         return {
-            "isoproj": exact_losses(self.points, pairs, self.components),
-            "pca": exact_losses(self.points, pairs, self.pca_components),
+            name: exact_losses(self.points, pairs, self.maps[name])
+            for name in ("isoproj", "pca")
         }
 
     def pca_worst_pairs(self) -> Indices | None:
-        """Return the pairs that PCA hurts most, where they were all looked at."""
-        return self.pca.worst_pairs if self.sample.is_whole else None
+        """Return the pairs that lose most under PCA, None for a sample."""
+        return self.audits["pca"].worst_pairs if self.sample.is_whole else None
 
     def ks(self, n_shown: int = 12) -> list[int]:
-        """Return numbers of dimensions worth drawing, the model's among them."""
+        """Return numbers of dimensions to draw; the model's own is among them."""
         k = self.certificate.n_components
         top = min(2 * k, self.points.n_dims)
         ks = np.unique(np.rint(np.geomspace(1, max(top, 1), n_shown)).astype(int))
         return sorted({*ks.tolist(), min(k, top)})
 
-    def heldout(self, rows: Rows, max_pairs: int) -> dict[str, AuditResult | Sample]:
-        """Measure model and PCA on points that neither has seen."""
-        part = sample_rows(rows, self.certificate.pairs.elsewhere(), max_pairs)
-        maps = {"isoproj": self.components, "pca": self.pca_components}
-        maps["random"] = self.random_components
-        found = {n: audit(part.rows, m, pairs=part.pairs) for n, m in maps.items()}
-        return {**found, "sample": part}
+    def heldout(
+        self, rows: Rows, max_pairs: int
+    ) -> tuple[Sample, dict[str, AuditResult]]:
+        """Audit all maps on points that none of them was fitted on."""
+        sample = sample_rows(rows, self.certificate.pairs.elsewhere(), max_pairs)
+        return sample, _audits(sample, self.maps)
 
-    def _measure(self, components: Array) -> AuditResult:
-        return audit(self.sample.rows, components, pairs=self.sample.pairs, n_worst=8)
+
+def _audits(sample: Sample, maps: dict[str, Array]) -> dict[str, AuditResult]:
+    return {
+        name: audit(sample.rows, components, pairs=sample.pairs, n_worst=8)
+        for name, components in maps.items()
+    }
 
 
 @single_blas_thread

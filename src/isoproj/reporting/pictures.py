@@ -1,4 +1,4 @@
-"""Rows of numbers as small grey pictures, in the one format every browser has."""
+"""Write grey images as PNG, which every browser shows."""
 
 from __future__ import annotations
 
@@ -14,32 +14,15 @@ __all__ = ["png_data"]
 
 
 def png_data(image: NDArray[Any], low: float, high: float) -> str:
-    """Return a grey picture as base64 text of a PNG file.
+    """Return a grey image as base64 text of a PNG file.
 
-    Parameters
-    ----------
-    image : ndarray of shape (height, width)
-        Brightness.
-    low, high : float
-        What is black, what is white.
-
-    Returns
-    -------
-    str
-        To be put behind ``data:image/png;base64,``.
-
-    Examples
-    --------
-    >>> import base64
-    >>> import numpy as np
-    >>> from isoproj.reporting.pictures import png_data
-    >>> base64.b64decode(png_data(np.eye(2), 0.0, 1.0))[1:4]
-    b'PNG'
+    The value ``low`` is black, ``high`` is white; the text belongs behind
+    ``data:image/png;base64,``.
     """
     height, width = image.shape
     scale = 255.0 / (high - low) if high > low else 0.0
     grey = np.clip((image - low) * scale, 0.0, 255.0).astype(np.uint8)
-    # Every line of a PNG begins with the number of its filter: none.
+    # Every line of a PNG begins with the number of its filter; 0 is none.
     lines = np.hstack([np.zeros((height, 1), dtype=np.uint8), grey])
     head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
     parts = (
@@ -51,5 +34,6 @@ def png_data(image: NDArray[Any], low: float, high: float) -> str:
 
 
 def _chunk(kind: bytes, content: bytes) -> bytes:
+    """Return a chunk of a PNG file: length, kind, content, checksum."""
     check = zlib.crc32(kind + content)
     return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", check)

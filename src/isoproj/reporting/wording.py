@@ -19,7 +19,7 @@ _KEPT = {"variance": "variance", "distortion": "squared length on average"}
 
 
 def percent(share: float) -> str:
-    """Return a share as a person reads it.
+    """Return a share as per cent, without trailing zeros.
 
     Examples
     --------
@@ -31,7 +31,7 @@ def percent(share: float) -> str:
 
 
 def amount(method: Facts) -> str:
-    """Return what a method's worst pair loses, saying so if only a sample was seen.
+    """Return the loss of a method's worst pair, marked if it is that of a sample.
 
     Examples
     --------
@@ -44,18 +44,7 @@ def amount(method: Facts) -> str:
 
 
 def sentences(facts: Facts) -> dict[str, str]:
-    """Return the prose of a report, one paragraph a section.
-
-    Parameters
-    ----------
-    facts : dict
-        What the report says.
-
-    Returns
-    -------
-    dict of str to str
-        By section; sections without facts are left out.
-    """
+    """Return the prose of a report by section; sections without facts are absent."""
     told = {
         "certificate": _certificate(facts),
         "worst_pairs": _worst_pairs(facts),
@@ -78,18 +67,7 @@ def sentences(facts: Facts) -> dict[str, str]:
 
 
 def commands(facts: Facts) -> dict[str, str]:
-    """Return how anyone with the data checks the model, for a shell and in Python.
-
-    Parameters
-    ----------
-    facts : dict
-        What the report says.
-
-    Returns
-    -------
-    dict of str to str
-        ``"shell"`` and ``"python"``.
-    """
+    """Return how to verify the model, as ``"shell"`` and ``"python"`` code."""
     model = facts["model"]["name"] or "model.isoproj"
     data = facts["data"]["name"] or "data.npy"
     return {

@@ -31,7 +31,9 @@ from isoproj.estimators.guaranteed_pca import GuaranteedPCA
 from isoproj.estimators.near_isometric import NearIsometricProjection
 from isoproj.numerics.arrays import Rows
 from isoproj.numerics.threads import n_threads
-from isoproj.plot._style import axes_or_new, colour_of, draw_floor
+from isoproj.plot.axes import axes_or_new, draw
+from isoproj.plot.charts import curve_chart, floor_marks, loss_line
+from isoproj.plot.marks import Axis
 from isoproj.reproduction.referee import Record, measure
 
 if TYPE_CHECKING:
@@ -188,25 +190,17 @@ class Comparison:
             If matplotlib is not installed.
         """
         axes = axes_or_new(ax)
+        lines = []
         for name, by_k in self.values(metric).items():
             ks = sorted(k for k, values in by_k.items() if values)
             means = [float(np.mean(by_k[k])) for k in ks]
             spread = [float(np.std(by_k[k])) for k in ks]
-            axes.errorbar(
-                *(ks, means, spread),
-                marker="o",
-                capsize=2,
-                label=name,
-                color=colour_of(name),
-            )
-        floor = self.floor()
-        if floor and metric in ("contracted", "distortion"):
-            ks = sorted(floor)
-            bounds = [floor[k] for k in ks]
-            draw_floor(axes, ks, bounds)
-        axes.set_xlabel("dimensions kept, k")
-        axes.set_ylabel(_LABELS.get(metric, metric))
-        axes.legend()
+            lines.append(loss_line(name, ks, means, label=name, errors=spread))
+        floor = dict(sorted(self.floor().items()))
+        has_floor = bool(floor) and metric in ("contracted", "distortion")
+        below = floor_marks(list(floor), list(floor.values())) if has_floor else []
+        label = _LABELS.get(metric, metric)
+        draw(curve_chart(lines, below, y=Axis(label=label)), axes)
         return axes
 
 

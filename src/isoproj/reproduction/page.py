@@ -7,9 +7,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from isoproj.reproduction.claims import Verdict, verdicts
-from isoproj.reproduction.figures import FIGURES, series
+from isoproj.reproduction.figures import FIGURES, LABELS, series
 from isoproj.reproduction.records import Finished, Records
-from isoproj.reproduction.style import LOOKS
 from isoproj.reproduction.table import (
     WHOLE,
     Experiment,
@@ -57,23 +56,11 @@ def render_page(
     command: str,
     folder: str | None,
 ) -> str:
-    """Return the results page as Markdown.
+    """Return the results page as Markdown; equal records make equal pages.
 
-    Parameters
-    ----------
-    records : Records
-        Finished cells; those of other experiments are left out.
-    experiments : sequence of Experiment
-        What was asked for, so that the page can say what is missing.
-    command : str
-        What makes the page.
-    folder : str or None
-        Where the figures are, as seen from the page; None where there are none.
-
-    Returns
-    -------
-    str
-        The same for the same records, whenever and wherever it is made.
+    ``experiments`` are those asked for; the page lists their cells that are missing.
+    ``command`` is the command that makes the page. ``folder`` is where the figures are,
+    as seen from the page, or None without figures.
     """
     cells = in_order(experiments)
     here = records.within(cell.key for cell in cells)
@@ -95,6 +82,7 @@ def render_page(
 
 
 def _introduction(records: Records, total: int) -> list[str]:
+    """Return how many cells are finished, and what the words mean."""
     fallback = any(f.cell.subject.data == "digits" for f in records.cells.values())
     note = (
         "**MNIST was not at hand: scikit-learn's 8 x 8 digits stand in for it.** "
@@ -114,6 +102,7 @@ def _introduction(records: Records, total: int) -> list[str]:
 
 
 def _verdict_table(found: Iterable[Verdict]) -> list[str]:
+    """Return one row per claim: statement, measurement, verdict."""
     lines = [
         "## Claims",
         "",
@@ -137,6 +126,7 @@ def _sentence(text: str) -> str:
 
 
 def _figures(records: Records, folder: str) -> list[str]:
+    """Return every figure with its caption and the command that makes it."""
     lines = ["## Figures", ""]
     for name, (experiments, _) in FIGURES.items():
         if not records.of(experiments):
@@ -156,7 +146,7 @@ def _figures(records: Records, folder: str) -> list[str]:
 
 
 def _tables(records: Records, experiments: Sequence[Experiment]) -> list[str]:
-    """Return distortions as numbers: a table per subject and size."""
+    """Return the distortions as numbers, a table per subject and size."""
     lines = [
         "## Numbers",
         "",
@@ -181,6 +171,7 @@ def _tables(records: Records, experiments: Sequence[Experiment]) -> list[str]:
 
 
 def _table(cells: list[Finished], experiment: Experiment) -> list[str]:
+    """Return the table of one subject and size: methods by k."""
     first = cells[0]
     ks = sorted({f.cell.k for f in cells})
     size = f"r = {first.facts['n_points']:,}, {first.facts['n_pairs']:,} pairs"
@@ -196,11 +187,11 @@ def _table(cells: list[Finished], experiment: Experiment) -> list[str]:
     for method in dict.fromkeys(name for f in cells for name in f.scores):
         by_k = series(cells, method)
         row = " | ".join(_mean(by_k.get(k, [])) for k in ks)
-        lines.append(f"| {LOOKS[method].label} | {row} |")
+        lines.append(f"| {LABELS[method]} | {row} |")
         held = {k: _held_out(cells, method, k) for k in ks}
         if any(held.values()):
             row = " | ".join(_mean(held[k]) for k in ks)
-            lines.append(f"| {LOOKS[method].label}, held out | {row} |")
+            lines.append(f"| {LABELS[method]}, held out | {row} |")
     bounds = series(cells, "minimax", "lower_bound")
     if bounds:
         row = " | ".join(_mean(bounds.get(k, [])) for k in ks)
@@ -209,11 +200,13 @@ def _table(cells: list[Finished], experiment: Experiment) -> list[str]:
 
 
 def _held_out(cells: list[Finished], method: str, k: int) -> list[float]:
+    """Return the distortions of a method on held-out points, one per seed."""
     found = [f.scores[method].get("held_out", {}) for f in cells if f.cell.k == k]
     return [float(score["distortion"]) for score in found if score]
 
 
 def _mean(values: list[float]) -> str:
+    """Return mean and standard deviation as text, empty without values."""
     if not values:
         return ""
     spread = f" ± {np.std(values):.4f}" if len(values) > 1 else ""
@@ -221,7 +214,7 @@ def _mean(values: list[float]) -> str:
 
 
 def _missing(records: Records, experiments: Sequence[Experiment]) -> list[str]:
-    """Return what was asked for and is not there yet, by experiment, size and seed."""
+    """Return the cells that are not finished, by experiment, size and seed."""
     lines = []
     for experiment in experiments:
         wanted = experiment.cells()
@@ -242,7 +235,7 @@ def _missing(records: Records, experiments: Sequence[Experiment]) -> list[str]:
 
 
 def _machines(records: Records) -> list[str]:
-    """Return where the numbers come from."""
+    """Return the machines, versions and data that the numbers come from."""
     used = {f.run for f in records.cells.values()}
     lines = ["## Machine, versions, data", ""]
     seen = set()

@@ -1,4 +1,4 @@
-"""The table of experiments: what is run, on what, how often, under which time rule."""
+"""The table of experiments: data, sizes, seeds, methods and time rules."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 ALGORITHM = "dual_ascent"
 N_STEPS = 120
 DIMENSIONS = (5, 7, 10, 15, 20, 30, 40)
-# In the place of a sample size: every point there is.
+# Stands for a sample size and means every point.
 WHOLE = 0
 _BASELINES = ("sdp+dr", "sdp+rr", "pca", "random")
 _PAPER = (ALGORITHM, *_BASELINES, "minimax")
@@ -47,15 +47,7 @@ class Kind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a sample is drawn from.
-
-    Parameters
-    ----------
-    data : {"mnist", "news", "digits"}
-        The collection.
-    labels : tuple of int
-        Which of its classes.
-    """
+    """The collection and the classes that a sample is drawn from."""
 
     data: str
     labels: tuple[int, ...]
@@ -65,7 +57,7 @@ class Subject:
 
     @property
     def title(self) -> str:
-        """Words for a person."""
+        """The subject in words for people."""
         if self.data == "news":
             return ("Atheism", "MS-Windows Misc")[self.labels[0]]
         name = "digit" if self.data == "mnist" else "8 x 8 digit"
@@ -75,21 +67,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The smallest piece of work that is kept: one sample, one k.
-
-    Parameters
-    ----------
-    experiment : str
-        Its name.
-    subject : Subject
-        What is sampled.
-    r : int
-        Points; ``WHOLE`` means all.
-    k : int
-        Dimensions.
-    seed : int
-        Of the sample and of every method.
-    """
+    """The smallest piece of work that is kept: one sample of r points and one k."""
 
     experiment: str
     subject: Subject
@@ -106,31 +84,13 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """A row of the table.
+    """A row of the table; every combination of subject, size, k and seed is a cell.
 
-    Parameters
-    ----------
-    name, title : str
-        What it is called, and what it shows.
-    kind : Kind
-        How its cells are measured.
-    subjects : tuple of Subject
-        What is sampled.
-    sizes, ks, seeds : tuple of int
-        Every combination is a cell.
-    methods : tuple of str
-        Who takes part; names of ``compare.METHODS`` and ``"sdp+dr/scs"``.
-    rules : tuple of (int, float)
-        By size, how many times the algorithm's own time the SDP methods get; sizes
-        not named are unlimited.
-    extras : tuple of (int, str)
-        By size, a further method: what is too slow to run everywhere.
-    has_held_out : bool
-        Whether every map is also scored on test points.
-    quick_subjects, quick_sizes, quick_ks : tuple or None
-        What remains in a quick run, where the usual r = 46 and 101 is not right.
-    last : bool
-        Whether its cells wait until the others are done.
+    ``methods`` are names of ``compare.METHODS`` and ``"sdp+dr/scs"``; ``extras`` adds a
+    slow method at one size. ``rules`` says by size how many times the algorithm's own
+    time the SDP methods get; other sizes have no limit. With ``has_held_out`` every map
+    is also scored on test points. ``quick_...`` replaces a field in a quick run. Cells
+    of experiments that are ``last`` wait until the others are done.
     """
 
     name: str
@@ -150,27 +110,27 @@ class Experiment:
     last: bool = False
 
     def time_rule(self, r: int) -> float | None:
-        """Return how many times the algorithm's time SDP gets, None for no limit."""
+        """Return how many times the algorithm's time SDP gets, None: no limit."""
         return dict(self.rules).get(r)
 
     def methods_at(self, r: int) -> tuple[str, ...]:
-        """Return who takes part at a sample size."""
+        """Return the methods that are run at a sample size."""
         return (*self.methods, *(name for size, name in self.extras if size == r))
 
     def cells(self) -> list[Cell]:
-        """Return every cell, one sample of each size and k first, then the next."""
+        """Return every cell, ordered by seed, then by size, subject and k."""
         return [
             Cell(self.name, subject, r, k, seed)
             for seed in self.seeds
             for r in self.sizes
             for subject in self.subjects
             for k in self.ks
-            # All points there are need no second draw.
+            # A sample of all points is the same for every seed.
             if r != WHOLE or seed == self.seeds[0]
         ]
 
     def quick(self) -> Experiment:
-        """Return the same in minutes: small samples, two seeds."""
+        """Return the experiment with small samples and two seeds: minutes."""
         usual = tuple(r for r in self.sizes if r in _QUICK_SIZES)
         return replace(
             self,
@@ -181,14 +141,9 @@ class Experiment:
         )
 
     def on(self, data: str, largest: int) -> Experiment:
-        """Return the same on another collection of digits, where samples are smaller.
+        """Return the experiment on other digits in place of MNIST.
 
-        Parameters
-        ----------
-        data : str
-            The collection in MNIST's place.
-        largest : int
-            Size of its smallest class; larger samples are left out.
+        Samples that need more than ``largest`` points of a class are left out.
         """
 
         def moved(subjects: tuple[Subject, ...]) -> tuple[Subject, ...]:
@@ -330,36 +285,14 @@ EXPERIMENTS: tuple[Experiment, ...] = (
 
 
 def experiment_named(name: str) -> Experiment:
-    """Return a row of the table.
-
-    Examples
-    --------
-    >>> from isoproj.reproduction.table import experiment_named
-    >>> experiment_named("figure3").ks
-    (10, 15, 30)
-    """
+    """Return the experiment of a name."""
     return next(experiment for experiment in EXPERIMENTS if experiment.name == name)
 
 
 def chosen(only: Sequence[str] = (), *, quick: bool = False) -> tuple[Experiment, ...]:
-    """Return the experiments asked for.
+    """Return the experiments asked for, in the order of the table.
 
-    Parameters
-    ----------
-    only : sequence of str
-        Names, or their beginnings up to a dash; none means all.
-    quick : bool
-        Whether to shrink them to minutes.
-
-    Returns
-    -------
-    tuple of Experiment
-        In the order of the table.
-
-    Raises
-    ------
-    ValueError
-        If a name fits no experiment.
+    ``only`` holds names, or their beginnings up to a dash; an empty sequence means all.
 
     Examples
     --------
@@ -384,7 +317,7 @@ def _fits(name: str, experiment: Experiment) -> bool:
 
 
 def in_order(experiments: Iterable[Experiment]) -> list[Cell]:
-    """Return all cells, first seeds first, so that a part of them is a fair one.
+    """Return all cells, first seeds first, so that every part of a run is fair.
 
     Examples
     --------
@@ -393,7 +326,7 @@ def in_order(experiments: Iterable[Experiment]) -> list[Cell]:
     'figure1/mnist-2/r46/k5/s0'
     """
     ranked = [
-        # What waits comes after the second seed of the rest.
+        # Experiments that wait come after the second seed of the others.
         (cell.seed + (1.5 if experiment.last else 0.0), place, cell)
         for place, experiment in enumerate(experiments)
         for cell in experiment.cells()

@@ -1,0 +1,534 @@
+"""What every verb prints with ``--json``, as dataclasses.
+
+``isoproj.cli.schemas`` derives the JSON schemas from them: a type says what a value is,
+a text in ``Annotated`` describes it, a dict in ``Annotated`` is added to its schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict
+
+from isoproj.files.read.reading import DataFile
+from isoproj.numerics.arrays import is_sparse
+from isoproj.pairs.rule import PairKind
+from isoproj.proof.audit import AuditResult
+from isoproj.proof.certificate import Guarantee
+from isoproj.proof.heldout import Heldout
+from isoproj.proof.objective import Objective
+from isoproj.proof.verify import Claim
+from isoproj.reproduction.claims import Outcome
+from isoproj.solvers.api import Status
+
+__all__ = [
+    "VERBS",
+    "Audit",
+    "Compare",
+    "Curve",
+    "CurvePoint",
+    "Data",
+    "DataInfo",
+    "Demo",
+    "ExperimentCount",
+    "Export",
+    "Fit",
+    "Frontier",
+    "FrontierPoint",
+    "HeldoutLosses",
+    "Histogram",
+    "Kept",
+    "Losses",
+    "ModelFile",
+    "ModelInfo",
+    "PairLosses",
+    "Part",
+    "Payload",
+    "Projected",
+    "Report",
+    "ReportFile",
+    "Reproduce",
+    "Target",
+    "Transform",
+    "Verdict",
+    "Verify",
+    "quantiles_of",
+]
+
+Count = Annotated[int, {"minimum": 0}]
+Pairs = Annotated[
+    Sequence[tuple[Count, Count]], "row numbers counted from 0, worst pair first"
+]
+WorstLosses = Annotated[
+    Sequence[float], "share of squared length that these pairs lose"
+]
+Distortion = Annotated[
+    float, "largest share of squared length that any pair loses; exact"
+]
+LowerBound = Annotated[
+    float, "no projection to as many dimensions has a smaller distortion"
+]
+Quantiles = Annotated[
+    Mapping[str, float], "share lost that this fraction of pairs stays within"
+]
+Close = Annotated[Count, "pairs closer than --min-distance"]
+KeptShare = Annotated[float, "of the objective"]
+KeptBound = Annotated[float, "no projection under the cap keeps more"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Data:
+    """The points that were read."""
+
+    name: str
+    format: str
+    chosen: str | None
+    n_points: Count
+    n_features: Count
+    dtype: str
+    sparse: bool
+
+    @classmethod
+    def of(cls, data: DataFile) -> Self:
+        """Return what is told of a data file."""
+        return cls(
+            name=data.name,
+            format=data.format,
+            chosen=data.chosen or None,
+            n_points=int(data.points.shape[0]),
+            n_features=int(data.points.shape[1]),
+            dtype=str(data.points.dtype),
+            sparse=is_sparse(data.points),
+        )
+
+
+PointsRead = Annotated[
+    Data, "the points that were read; 'chosen' is the array or column used"
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What is kept on the whole under a cap."""
+
+    objective: Objective
+    cap: Annotated[float, "no pair that counts loses more"]
+    kept: KeptShare
+    kept_bound: KeptBound
+
+    @classmethod
+    def of(cls, guarantee: Guarantee | None) -> Self | None:
+        """Return what is told of a guarantee, None without one."""
+        if guarantee is None:
+            return None
+        return cls(
+            objective=guarantee.objective,
+            cap=guarantee.cap,
+            kept=guarantee.kept,
+            kept_bound=guarantee.kept_bound,
+        )
+
+
+KeptOrNull = Annotated[
+    Kept | None, "what is kept on the whole under a cap; null without one"
+]
+
+
+def quantiles_of(result: AuditResult) -> dict[str, float]:
+    """Return the quantiles of an audit with their fractions as text."""
+    return {str(fraction): value for fraction, value in result.quantiles.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Losses:
+    """How the share lost spreads over pairs."""
+
+    distortion: Distortion
+    mean: float
+    quantiles: Quantiles
+
+    @classmethod
+    def of(cls, result: AuditResult, **more: int) -> Self:
+        """Return what is told of an audit; ``more`` are further fields."""
+        quantiles = quantiles_of(result)
+        return cls(
+            distortion=result.distortion, mean=result.mean, quantiles=quantiles, **more
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairLosses(Losses):
+    """How the share lost spreads over a number of held-out pairs."""
+
+    n_pairs: Count
+
+
+PairLossesOrNull = Annotated[PairLosses | None, "null where no pair counts"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldoutLosses:
+    """What pairs lose that have a point that was not fitted."""
+
+    rows: Annotated[Sequence[Count], "row numbers that were held out"]
+    within: PairLossesOrNull
+    to_training: PairLossesOrNull
+
+    @classmethod
+    def of(cls, heldout: Heldout | None) -> Self | None:
+        """Return what is told of points held out, None without any."""
+        if heldout is None:
+            return None
+        within, across = (
+            None if result is None else PairLosses.of(result, n_pairs=result.n_pairs)
+            for result in (heldout.within, heldout.to_training)
+        )
+        return cls(rows=heldout.rows.tolist(), within=within, to_training=across)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Payload:
+    """The result of a verb."""
+
+    verb: ClassVar[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit(Payload):
+    """The result of ``isoproj fit``."""
+
+    verb = "fit"
+    data: PointsRead
+    model: Annotated[str | None, "where it was saved"]
+    n_components: Count
+    method: Literal["near-isometric", "guaranteed-pca"]
+    solver: str
+    status: Status
+    n_iter: Count
+    seconds: float
+    distortion: Distortion
+    lower_bound: LowerBound
+    optimality_gap: Annotated[
+        float | None, "distortion / lower_bound - 1; null when infinite"
+    ]
+    isometry: Annotated[
+        float, "two-sided: squared lengths within 1 +- this if balanced"
+    ]
+    scale: Annotated[float, "factor of projected points"]
+    n_pairs: Count
+    n_identical: Count
+    n_close: Close
+    worst_pairs: Pairs
+    worst_distortions: WorstLosses
+    fingerprint: str
+    n_components_lower_bound: Annotated[
+        int | None, "fewer dimensions cannot be under the cap; null if -k was given"
+    ]
+    guarantee: KeptOrNull
+    heldout: Annotated[
+        HeldoutLosses | None,
+        "what pairs of points lose that were not fitted, among themselves and with "
+        "fitted ones; null without --heldout",
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Projected:
+    """The file of projected points."""
+
+    name: str
+    format: str
+    n_points: Count
+    n_components: Count
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transform(Payload):
+    """The result of ``isoproj transform``."""
+
+    verb = "transform"
+    model: str
+    data: PointsRead
+    output: Projected
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Histogram:
+    """Pairs by the share they lose."""
+
+    counts: Sequence[Count]
+    edges: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audit(Payload):
+    """The result of ``isoproj audit``."""
+
+    verb = "audit"
+    model: str
+    data: PointsRead
+    distortion: Distortion
+    stretch: Annotated[float, "largest share that a pair gains; 0 if none does"]
+    mean: float
+    quantiles: Quantiles
+    worst_pairs: Pairs
+    worst_distortions: WorstLosses
+    n_pairs: Count
+    n_identical: Count
+    n_close: Close
+    histogram: Annotated[Histogram, "of the share lost; one edge more than counts"]
+    max_distortion: Annotated[float | None, "what was allowed"]
+    holds: Annotated[bool, "false when more than allowed is lost"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verify(Payload):
+    """The result of ``isoproj verify``."""
+
+    verb = "verify"
+    model: str
+    data: PointsRead
+    verified: Annotated[bool, "whether every claim holds"]
+    claims: Annotated[
+        Sequence[Claim],
+        "after a claim that makes the others meaningless fails, they are left out",
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Export(Payload):
+    """The result of ``isoproj export``."""
+
+    verb = "export"
+    model: str
+    to: str
+    output: str
+    n_bytes: Count
+    n_features: Count
+    n_components: Count
+    use: Annotated[str, "how the other system loads it"]
+
+
+class _Cell(TypedDict):
+    """What was fitted."""
+
+    method: str
+    k: Count
+    seed: int
+
+
+class _Record(_Cell, total=False):
+    """What the referee measured; a record may hold more than is listed here."""
+
+    error: str
+    distortion: Distortion
+    contracted: Annotated[float, "the same, scaled to stretch nothing"]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compare(Payload):
+    """The result of ``isoproj compare``."""
+
+    verb = "compare"
+    data: PointsRead
+    records: Annotated[
+        Sequence[_Record],
+        "one per method, k and seed; a failed one has 'error' and no numbers",
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurvePoint:
+    """Both bounds for one number of dimensions."""
+
+    k: Count
+    distortion: Distortion
+    lower_bound: LowerBound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """How many dimensions a loss takes."""
+
+    target: Annotated[float, "what no pair should lose more than"]
+    sufficient: Annotated[int | None, "smallest k of the curve under it"]
+    impossible: Count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve(Payload):
+    """The result of ``isoproj curve``."""
+
+    verb = "curve"
+    data: PointsRead
+    curve: Sequence[CurvePoint]
+    knees: Annotated[Sequence[Count], "after these, more dimensions buy markedly less"]
+    targets: Sequence[Target]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontierPoint:
+    """What is kept under one cap."""
+
+    max_distortion: Annotated[float, "what no pair may lose more than"]
+    distortion: Distortion
+    kept: KeptShare
+    kept_bound: KeptBound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frontier(Payload):
+    """The result of ``isoproj frontier``."""
+
+    verb = "frontier"
+    data: PointsRead
+    objective: Objective
+    lower_bound: LowerBound
+    frontier: Annotated[Sequence[FrontierPoint], "from the least distortion to PCA"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportFile:
+    """The file of a report."""
+
+    name: str
+    format: Literal["html", "markdown", "json"]
+    n_bytes: Count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report(Payload):
+    """The result of ``isoproj report``."""
+
+    verb = "report"
+    model: str
+    data: PointsRead
+    output: ReportFile
+    seconds: float
+    sentence: str
+    distortion: Distortion
+    lower_bound: LowerBound
+    recomputed: Annotated[bool, "whether all pairs were walked over; else a sample was"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentCount:
+    """An experiment, and how much of it is finished."""
+
+    name: str
+    title: str
+    cells: Count
+    finished: Count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What became of a claim of the paper."""
+
+    claim: str
+    statement: str
+    tolerance: str
+    measured: str
+    outcome: Outcome
+    n_cells: Count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reproduce(Payload):
+    """The result of ``isoproj reproduce``."""
+
+    verb = "reproduce"
+    folder: Annotated[str | None, "records and figures; null: listed"] = None
+    page: str | None = None
+    figures: Annotated[Sequence[str], "files, SVG and PNG"] = ()
+    experiments: Sequence[ExperimentCount]
+    verdicts: Sequence[Verdict] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demo(Payload):
+    """The result of ``isoproj demo``."""
+
+    verb = "demo"
+    data: PointsRead
+    n_components: Count
+    seconds: float
+    lower_bound: LowerBound
+    methods: Mapping[str, Losses]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One array, data set or column inside a file."""
+
+    name: str
+    shape: Sequence[Count]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataInfo(Payload):
+    """The result of ``isoproj info`` on data."""
+
+    verb = "info"
+    kind: Literal["data"] = "data"
+    name: str
+    format: str | None
+    data: PointsRead | None
+    fault: Annotated[str | None, "why it cannot be used as it is"]
+    contents: Sequence[Part]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFile:
+    """What a model file states; only ``isoproj verify`` recomputes it."""
+
+    estimator: str | None
+    format_version: Count
+    parameters: dict[str, Any]
+    fitted: dict[str, Any] | None
+    n_features: Count
+    n_components: Count
+    dtype: str
+    distortion: float
+    lower_bound: float
+    n_pairs: Count
+    pairs: PairKind
+    include_norms: bool
+    min_distance: float
+    n_close: Count
+    n_points: Count
+    fingerprint: str
+    guarantee: KeptOrNull
+    versions: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelInfo(Payload):
+    """The result of ``isoproj info`` on a model."""
+
+    verb = "info"
+    kind: Literal["model"] = "model"
+    name: str
+    model: Annotated[ModelFile, "as the file states; only verify recomputes"]
+
+
+# By verb, what it may print.
+VERBS: dict[str, tuple[type[Payload], ...]] = {
+    payload.verb: (payload,)
+    for payload in (
+        Fit,
+        Transform,
+        Audit,
+        Verify,
+        Export,
+        Compare,
+        Curve,
+        Frontier,
+        Report,
+        Reproduce,
+        Demo,
+    )
+} | {"info": (DataInfo, ModelInfo)}

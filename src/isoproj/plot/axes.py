@@ -1,0 +1,308 @@
+"""Draw charts with matplotlib, which is imported on the first drawing only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from isoproj.numerics.container import write_atomically
+from isoproj.numerics.extras import needed
+from isoproj.numerics.spectral import Array
+from isoproj.plot import marks
+from isoproj.plot.marks import Axis, Chart, Mark
+from isoproj.plot.style import SETTINGS, SHADE, colour_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "Panels",
+    "axes_or_new",
+    "draw",
+    "save_axes",
+    "save_panels",
+    "spread_apart",
+    "tidy",
+]
+
+# Least distance of two names at the ends of lines, and where the highest may be, as
+# shares of the height of a panel.
+_GAP, _TOP = 0.08, 1.02
+_NAME_SIZE = 7.0
+
+
+def axes_or_new(ax: Axes | None) -> Axes:
+    """Return the axes given, or the axes of a new figure."""
+    pyplot = needed("matplotlib.pyplot", extra="plot", purpose="Drawing")
+    axes: Axes = pyplot.subplots(layout="constrained")[1] if ax is None else ax
+    return axes
+
+
+def draw(chart: Chart, axes: Axes) -> list[Any]:
+    """Draw a chart and return one matplotlib artist per mark, in their order."""
+    painter = _Painter(chart, axes)
+    artists = [painter.paint(mark) for mark in chart.marks]
+    _set_axis(axes, "x", chart.x)
+    _set_axis(axes, "y", chart.y)
+    if chart.downwards and not axes.yaxis_inverted():
+        axes.invert_yaxis()
+    if chart.title:
+        axes.set_title(chart.title)
+    tidy(axes, grid_x=chart.x.grid, grid_y=chart.y.grid)
+    if chart.names == "ends":
+        _name_ends(axes, chart, painter)
+    elif chart.names and any(mark.label for mark in chart.marks):
+        axes.legend(loc=chart.names)
+    return artists
+
+
+def tidy(axes: Axes, *, grid_x: bool = True, grid_y: bool = True) -> None:
+    """Hide the upper and right frame, and put a pale grid behind the marks."""
+    axes.spines[["top", "right"]].set_visible(False)
+    for axis, shown in ((axes.xaxis, grid_x), (axes.yaxis, grid_y)):
+        axis.grid(visible=True, alpha=0.25) if shown else axis.grid(visible=False)
+    axes.set_axisbelow(True)
+
+
+class _Painter:
+    """Draws the marks of one chart, each in the colour of its role."""
+
+    def __init__(self, chart: Chart, axes: Axes) -> None:
+        self.chart, self.axes = chart, axes
+        self._colours: dict[str, Any] = {}
+
+    def colour(self, role: str) -> Any:  # noqa: ANN401 - what matplotlib takes
+        """Return the role's colour, or the next of matplotlib's cycle."""
+        if role not in self._colours:
+            found: Any = colour_of(role)
+            if found is None:
+                (line,) = self.axes.plot([], [])
+                found = line.get_color()
+                line.remove()
+            self._colours[role] = found
+        return self._colours[role]
+
+    def paint(self, mark: Mark) -> Any:  # noqa: ANN401 - an artist
+        """Draw a mark by the method named after its kind."""
+        return getattr(self, type(mark).__name__.lower())(mark)
+
+    def line(self, mark: marks.Line) -> Any:  # noqa: ANN401
+        colour = self.colour(mark.role)
+        given: dict[str, Any] = {"linewidth": mark.width, "markersize": mark.size}
+        options = {name: value for name, value in given.items() if value is not None}
+        options |= {
+            "color": colour,
+            "linestyle": (0, mark.dash) if mark.dash else "-",
+            "marker": mark.marker or None,
+            "markerfacecolor": "white" if mark.hollow else colour,
+            "label": mark.label or None,
+        }
+        if mark.errors is None:
+            return self.axes.plot(mark.x, mark.y, **options)[0]
+        return self.axes.errorbar(
+            mark.x, mark.y, mark.errors, elinewidth=0.7, zorder=3, **options
+        )[0]
+
+    def points(self, mark: marks.Points) -> Any:  # noqa: ANN401
+        is_opaque = mark.opacity == 1.0
+        return self.axes.plot(
+            mark.x,
+            mark.y,
+            linestyle="",
+            marker=mark.marker,
+            color=self.colour(mark.role),
+            markersize=mark.size,
+            markeredgewidth=0.8 if mark.marker == "x" else 0.2,
+            alpha=mark.opacity,
+            rasterized=not is_opaque,
+            label=mark.label or None,
+            zorder=4 if is_opaque else 2,
+        )[0]
+
+    def band(self, mark: marks.Band) -> Any:  # noqa: ANN401
+        options = {"color": self.colour(mark.role), "alpha": SHADE, "linewidth": 0}
+        across = np.asarray(mark.x)
+        if np.isinf(mark.low).all() and np.isinf(mark.high).all():
+            return self.axes.axvspan(across[0], across[-1], **options)
+        low, high = (_within(values, self.chart.y) for values in (mark.low, mark.high))
+        return self.axes.fill_between(across, low, high, **options)
+
+    def steps(self, mark: marks.Steps) -> Any:  # noqa: ANN401
+        colour, stairs = self.colour(mark.role), self.axes.stairs
+        outline = stairs(
+            mark.heights, mark.edges, color=colour, label=mark.label or None, lw=1.5
+        )
+        stairs(mark.heights, mark.edges, color=colour, fill=True, alpha=SHADE)
+        return outline
+
+    def bars(self, mark: marks.Bars) -> Any:  # noqa: ANN401
+        places = range(np.size(mark.lengths))
+        return self.axes.barh(places, mark.lengths, color=self.colour(mark.role))
+
+    def rule(self, mark: marks.Rule) -> Any:  # noqa: ANN401
+        options: dict[str, Any] = {
+            "color": self.colour(mark.role),
+            "linewidth": mark.width,
+            "linestyle": (0, mark.dash) if mark.dash else "-",
+        }
+        if mark.x is not None:
+            return self.axes.axvline(mark.x, **options)
+        return self.axes.axhline(mark.y or 0.0, **options)
+
+    def note(self, mark: marks.Note) -> Any:  # noqa: ANN401
+        across, up = (
+            "axes fraction" if name in mark.shares else "data" for name in ("x", "y")
+        )
+        return self.axes.annotate(
+            mark.text,
+            (mark.x, mark.y),
+            xytext=mark.offset,
+            xycoords=(across, up),
+            textcoords="offset points",
+            rotation=90 if mark.upright else 0,
+            ha=mark.align,
+            va="center",
+            color=self.colour(mark.role),
+            fontsize=mark.size,
+        )
+
+
+def _within(values: ArrayLike, axis: Axis) -> Array:
+    """Return values with infinities put at the limits of the axis."""
+    found = np.array(values, dtype=np.float64)
+    found[np.isneginf(found)] = axis.low
+    found[np.isposinf(found)] = axis.high
+    return found
+
+
+def _set_axis(axes: Axes, name: str, axis: Axis) -> None:
+    """Set label, scale, limits and ticks of one axis."""
+    drawn = getattr(axes, f"{name}axis")
+    if axis.log:
+        getattr(axes, f"set_{name}scale")("log")
+        drawn.minorticks_off()
+    if axis.label:
+        drawn.set_label_text(axis.label)
+    if axis.ticks is not None:
+        drawn.set_ticks([at for at, _ in axis.ticks], [word for _, word in axis.ticks])
+    elif axis.whole:
+        ticker = needed("matplotlib.ticker", extra="plot", purpose="Drawing")
+        drawn.set_major_locator(ticker.MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+    elif axis.percent:
+        drawn.set_major_formatter(lambda value, _: f"{100.0 * value:g}%")
+    if axis.margin != Axis().margin:
+        getattr(axes, f"set_{name}margin")(axis.margin)
+    if axis.low is not None or axis.high is not None:
+        # auto=None lets a further chart on the same axes widen the limits again.
+        getattr(axes, f"set_{name}lim")(axis.low, axis.high, auto=None)
+
+
+def _name_ends(axes: Axes, chart: Chart, painter: _Painter) -> None:
+    """Write labels beside the right ends of lines, moved apart if they would touch."""
+    to_share = axes.transData + axes.transAxes.inverted()
+    ends = sorted(
+        (float(to_share.transform((1.0, _end(mark)))[1]), mark.label, mark.role)
+        for mark in chart.marks
+        if mark.label
+    )
+    heights = spread_apart([share for share, _, _ in ends], _GAP)
+    for height, (_, label, role) in zip(heights, ends, strict=True):
+        axes.annotate(
+            label,
+            (1.02, height),
+            xycoords="axes fraction",
+            color=painter.colour(role),
+            fontsize=_NAME_SIZE,
+            va="center",
+            annotation_clip=False,
+        )
+
+
+def _end(mark: Mark) -> float:
+    """Return the height at which a line or rule ends."""
+    if isinstance(mark, marks.Line):
+        return float(np.asarray(mark.y)[-1])
+    return float(getattr(mark, "y", 0.0))
+
+
+def spread_apart(heights: Sequence[float], gap: float) -> list[float]:
+    """Return rising heights, moved as little as possible to be ``gap`` apart.
+
+    Groups that touch are merged and centred on the mean of their members. Heights above
+    the panel are pushed back as far as there is room.
+    """
+    groups: list[list[float]] = []
+
+    def lowest(group: list[float]) -> float:
+        return sum(group) / len(group) - gap * (len(group) - 1) / 2.0
+
+    for height in heights:
+        groups.append([height])
+        while len(groups) > 1 and lowest(groups[-1]) < (
+            lowest(groups[-2]) + gap * len(groups[-2])
+        ):
+            last = groups.pop()
+            groups[-1] += last
+    placed = [lowest(group) + i * gap for group in groups for i in range(len(group))]
+    room = [_TOP - gap * i for i in reversed(range(len(placed)))]
+    placed = [min(y, top) for y, top in zip(placed, room, strict=True)]
+    return [max(y, gap * i) for i, y in enumerate(placed)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Panels:
+    """Charts in rows and columns of one figure; None leaves a place empty."""
+
+    rows: Sequence[Sequence[Chart | None]]
+    width: float
+    height: float
+    """Inches."""
+    share_y: bool = False
+
+
+def save_panels(panels: Panels, folder: Path, name: str) -> list[Path]:
+    """Draw panels as SVG and PNG files; equal panels make equal files."""
+    mpl = needed("matplotlib", extra="plot", purpose="Drawing")
+    with mpl.rc_context(SETTINGS):
+        figure = _figure_of(panels)
+        paths = []
+        for kind, metadata in (("svg", {"Date": None}), ("png", {"Software": None})):
+            paths.append(folder / f"{name}.{kind}")
+            _save(figure, paths[-1], dpi=200, metadata=metadata)
+    return paths
+
+
+def _figure_of(panels: Panels) -> Figure:
+    """Return a figure that needs no screen."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(panels.width, panels.height), layout="constrained")
+    columns = max(map(len, panels.rows))
+    axes = figure.subplots(
+        len(panels.rows), columns, squeeze=False, sharey=panels.share_y
+    )
+    for row, charts in zip(axes, panels.rows, strict=True):
+        for ax in row[len(charts) :]:
+            ax.set_axis_off()
+        for ax, chart in zip(row, charts, strict=False):
+            draw(chart, ax) if chart is not None else ax.set_axis_off()
+    return figure
+
+
+def save_axes(ax: Axes, path: str) -> None:
+    """Write the figure of some axes, whole or not at all."""
+    _save(ax.figure, Path(path), dpi=150, bbox_inches="tight")
+
+
+def _save(figure: Any, path: Path, **options: Any) -> None:  # noqa: ANN401
+    """Write a figure in the format that the file's ending names, PNG without one."""
+    buffer = BytesIO()
+    figure.savefig(buffer, format=path.suffix.lstrip(".") or "png", **options)
+    write_atomically(path, buffer.getvalue())

@@ -1,0 +1,310 @@
+"""The charts that plots, report and reproduction share: one function for each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from isoproj.numerics.spectral import Array
+from isoproj.plot.marks import (
+    DASHED,
+    DOTTED,
+    Axis,
+    Band,
+    Bars,
+    Chart,
+    Line,
+    Mark,
+    Names,
+    Note,
+    Points,
+    Rule,
+    Steps,
+)
+
+__all__ = [
+    "bounds_chart",
+    "curve_chart",
+    "distances_chart",
+    "floor_marks",
+    "frontier_chart",
+    "histogram_chart",
+    "history_chart",
+    "loss_line",
+    "losses_chart",
+]
+
+_LOST = "share of squared length lost"
+_WORST = "share of squared length the worst pair loses"
+_DIMENSIONS = "dimensions kept, k"
+# Sizes of markers: on a line, at the end of a line, and of the model reported on.
+_SMALL, _END, _SPOT = 4.0, 8.0, 9.0
+
+
+def loss_line(
+    role: str,
+    ks: ArrayLike,
+    losses: ArrayLike,
+    *,
+    label: str = "",
+    errors: ArrayLike | None = None,
+) -> Line:
+    """Return a method's loss against the number of dimensions as a line."""
+    hints = [
+        f"{label or role}, k = {k}: the worst pair loses {loss:.4f}"
+        for k, loss in zip(np.asarray(ks), np.asarray(losses), strict=True)
+    ]
+    line = Line(role, ks, losses, label=label, errors=errors, hints=hints)
+    return replace(line, marker="o", size=_SMALL, width=2.0)
+
+
+def floor_marks(
+    ks: ArrayLike, bounds: ArrayLike, label: str = "no projection can get below"
+) -> list[Mark]:
+    """Return the dashed line of a lower bound and the shaded area below it."""
+    hints = [
+        f"k = {k}: no projection loses less than {bound:.4f}"
+        for k, bound in zip(np.asarray(ks), np.asarray(bounds), strict=True)
+    ]
+    return [
+        Band("floor", ks, 0.0, bounds),
+        Line("floor", ks, bounds, dash=DASHED, label=label, hints=hints),
+    ]
+
+
+def curve_chart(
+    lines: Sequence[Mark],
+    floor: Sequence[Mark] = (),
+    *,
+    x: Axis | None = None,
+    y: Axis | None = None,
+    title: str = "",
+    names: Names = "best",
+) -> Chart:
+    """Return a chart of losses against the number of dimensions, above their floor."""
+    return Chart(
+        x=x or Axis(_DIMENSIONS, whole=True),
+        y=y or Axis(_WORST, low=0.0),
+        marks=[*lines, *floor],
+        title=title,
+        about="Distortion against dimensions",
+        names=names,
+    )
+
+
+def histogram_chart(
+    counts: Mapping[str, ArrayLike],
+    edges: ArrayLike,
+    worst: Mapping[str, float],
+    *,
+    labels: Mapping[str, str] | None = None,
+    at_least: Collection[str] = (),
+) -> Chart:
+    """Return how the share lost spreads over the pairs, for each method by its role.
+
+    A dotted line marks the worst pair of a method; for methods in ``at_least`` it is
+    the worst pair of a sample.
+    """
+    names = {role: (labels or {}).get(role, role) for role in counts}
+    columns = {role: np.asarray(column) for role, column in counts.items()}
+    shares = {role: c / max(1, int(c.sum())) for role, c in columns.items()}
+    ends = np.asarray(edges)
+    hints = [
+        "\n".join(
+            [f"{100.0 * ends[at]:.4g}% to {100.0 * ends[at + 1]:.4g}% lost"]
+            + [
+                f"{names[role]}: {columns[role][at]:,} pairs ({share[at]:.3%})"
+                for role, share in shares.items()
+            ]
+        )
+        for at in range(ends.size - 1)
+    ]
+    marks: list[Mark] = [
+        # The hints of the first method tell of all.
+        Steps(role, edges, share, label=names[role], hints=() if at else hints)
+        for at, (role, share) in enumerate(shares.items())
+    ]
+    for role, loss in worst.items():
+        sign = "≥ " if role in at_least else ""
+        hint = f"{names[role]}: the worst pair loses {sign}{loss:.4f}"
+        marks.append(Rule(role, x=loss, dash=DOTTED, hints=[hint]))
+    least = min(float(s.min(where=s > 0.0, initial=0.1)) for s in shares.values())
+    lowest = 10.0 ** math.floor(math.log10(least))
+    return Chart(
+        x=Axis(f"{_LOST} (dotted: the worst pair)", low=ends[0], high=ends[-1]),
+        y=Axis("share of pairs", log=True, percent=True, low=lowest, high=1.0),
+        marks=marks,
+        about="Histogram of the share lost",
+    )
+
+
+def history_chart(
+    rounds: ArrayLike,
+    found: ArrayLike,
+    bound: ArrayLike,
+    *,
+    labels: tuple[str, str] = ("distortion", "lower bound"),
+    hints: Sequence[str] = (),
+) -> Chart:
+    """Return what a solve has found and what bounds it, round by round."""
+    line = Line("isoproj", rounds, found, label=labels[0], hints=hints)
+    return Chart(
+        x=Axis("round", whole=True),
+        y=Axis(_WORST),
+        marks=[
+            replace(line, marker="o", size=3.0),
+            Line("floor", rounds, bound, label=labels[1], dash=DASHED),
+            Band("isoproj", rounds, bound, found),
+        ],
+        about="Both bounds by round",
+        height=270,
+    )
+
+
+def frontier_chart(
+    caps: ArrayLike,
+    kept: ArrayLike,
+    bound: ArrayLike,
+    floor: float,
+    *,
+    objective: str = "variance",
+    role: str = "guaranteed_pca",
+    labels: tuple[str, str] = ("GuaranteedPCA", "no projection can keep more"),
+    model: tuple[float, float] | None = None,
+) -> Chart:
+    """Return what is kept against what the worst pair loses, from minimax to PCA.
+
+    ``model`` is the cap and the share kept of a model to be marked.
+    """
+    xs, ys, most = (np.asarray(v, dtype=np.float64) for v in (caps, kept, bound))
+    left = floor - 0.1 * max(float(xs[-1]) - floor, 0.01)
+    ceiling = float(most.max() + 0.1 * (most.max() - ys.min() + 0.01))
+    hints = [
+        f"no pair loses more than {cap:.4f}: {share:.4f} is kept, no projection keeps "
+        f"more than {top:.4f}"
+        for cap, share, top in zip(xs, ys, most, strict=True)
+    ]
+    middle = Note("floor", (left + floor) / 2.0, 0.5, "proved impossible", shares="y")
+    marks: list[Mark] = [
+        Band("floor", xs, most, math.inf),
+        Line("floor", xs, most, label=labels[1], dash=DASHED),
+        _wall(left, floor),
+        replace(middle, align="center", upright=True),
+        Line(role, xs, ys, label=labels[0], marker="o", size=6.0, hints=hints),
+        *_frontier_ends(xs, ys),
+    ]
+    if model is not None:
+        hint = f"this model: {model[1]:.4f} under {model[0]:.4f}"
+        x = min(model[0], float(xs[-1]))
+        marks.append(Points(role, [x], [model[1]], size=_SPOT, hints=[hint]))
+    return Chart(
+        x=Axis("the worst pair loses", low=left),
+        y=Axis(
+            "variance kept" if objective == "variance" else "mean length kept",
+            high=ceiling,
+        ),
+        marks=marks,
+        about="What caps cost and buy",
+        names="center right",
+    )
+
+
+def _wall(left: float, floor: float) -> Band:
+    """Return the region of losses that no projection reaches."""
+    hint = f"proven: no projection to as many dimensions loses less than {floor:.6f}"
+    return Band("floor", (left, floor), -math.inf, math.inf, hints=[hint])
+
+
+def _frontier_ends(caps: Array, kept: Array) -> list[Mark]:
+    """Return the two ends of a frontier, with their names."""
+    marks: list[Mark] = []
+    for name, role, at, align, offset in (
+        ("minimax", "isoproj", 0, "left", (10.0, 2.0)),
+        ("PCA", "pca", -1, "right", (-8.0, -14.0)),
+    ):
+        x, y = float(caps[at]), float(kept[at])
+        marks.append(Points(role, [x], [y], size=_END))
+        marks.append(Note(role, x, y, name, align=align, offset=offset))
+    return marks
+
+
+def distances_chart(
+    original: ArrayLike, projected: ArrayLike, n_pairs: int, distortion: float | None
+) -> Chart:
+    """Return projected against original distances of pairs: a Shepard diagram."""
+    before = np.asarray(original, dtype=np.float64)
+    ends = [0.0, float(before.max())]
+    cloud = Points("isoproj", before, projected, marker=".", size=2.0, opacity=0.35)
+    marks: list[Mark] = [
+        cloud,
+        Line("floor", ends, ends, label="kept whole", width=1.0),
+    ]
+    if distortion is not None:
+        least = [0.0, ends[1] * math.sqrt(max(0.0, 1.0 - distortion))]
+        line = Line("floor", ends, least, label="no pair is below", dash=DASHED)
+        marks.append(replace(line, width=1.0))
+    sampled = f"{before.size:,} sampled of " if before.size < n_pairs else ""
+    return Chart(
+        x=Axis("original distance", low=0.0),
+        y=Axis("projected distance", low=0.0),
+        marks=marks,
+        title=f"{sampled}{n_pairs:,} pairs",
+        about="Projected against original distances",
+        names="upper left",
+    )
+
+
+def losses_chart(names: Sequence[str], losses: ArrayLike) -> Chart:
+    """Return the losses of named pairs as bars, the first on top."""
+    rows = [(float(at), name) for at, name in enumerate(names)]
+    return Chart(
+        x=Axis(_LOST, low=0.0, high=1.0),
+        y=Axis(ticks=rows, low=-0.5, high=len(rows) - 0.5, grid=False),
+        marks=[Bars("isoproj", np.nan_to_num(losses))],
+        about="Losses of the worst pairs",
+        names="",
+        downwards=True,
+    )
+
+
+def bounds_chart(
+    losses: Mapping[str, float],
+    lower: float,
+    *,
+    labels: Mapping[str, str],
+    at_least: Collection[str] = (),
+) -> Chart:
+    """Return the worst pair's loss under each method, beside what none can reach.
+
+    The first method is drawn thick. The loss of methods in ``at_least`` is that of a
+    sample.
+    """
+    note = Note("floor", lower, 1.0, "no projection gets here", shares="y")
+    marks: list[Mark] = [
+        _wall(0.0, lower),
+        Rule("floor", x=lower, width=1.6),
+        replace(note, align="right", offset=(-8.0, 12.0)),
+    ]
+    for at, (role, loss) in enumerate(losses.items()):
+        told = f"{'≥ ' if role in at_least else ''}{loss:.4f}"
+        hint = f"{labels[role]}: the worst pair loses {told}"
+        marks += [
+            Line(role, [lower, loss], [at, at], width=1.5 if at else 7.0),
+            Points(role, [loss], [at], size=10.0, hints=[hint]),
+            Note("floor", 1.0, at, told, offset=(12.0, 0.0)),
+        ]
+    rows = [(float(at), labels[role]) for at, role in enumerate(losses)]
+    first = next(iter(losses.values()))
+    return Chart(
+        x=Axis(_WORST, low=0.0, high=1.0),
+        y=Axis(ticks=rows, low=-0.5, high=len(rows) - 0.5, grid=False),
+        marks=marks,
+        about=f"The worst pair loses {first:.2%}; none can be below {lower:.2%}",
+        names="",
+        height=38 * len(rows) + 84,
+        downwards=True,
+    )

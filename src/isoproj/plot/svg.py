@@ -1,0 +1,314 @@
+"""Draw charts as SVG text, which every browser shows without scripts.
+
+Elements carry classes instead of colours, so that light, dark and print differ by the
+page's style alone. A chart is drawn for a width: a phone gets a drawing of its own.
+"""
+
+from __future__ import annotations
+
+import math
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from isoproj.plot import marks
+from isoproj.plot.marks import Axis, Chart, Mark
+
+__all__ = ["draw"]
+
+# Widths in pixels: a character in small and large type, a solid and a dashed line.
+_CHARACTER, _WIDE_CHARACTER = 6.6, 9.0
+_STROKE, _THIN = 2.0, 1.6
+# Radii in pixels: of a marker of size one, and of an invisible spot that shows a hint.
+_RADIUS, _SPOT = 0.7, 6.0
+# Kinds of marks from back to front.
+_LAYERS = ("Band", "Bars", "Steps", "Rule", "Line", "Points", "Note")
+
+Spots = Iterable[tuple[float, float]]
+
+
+def draw(chart: Chart, width: int) -> str:
+    """Return a chart as an ``svg`` element of the given width in pixels."""
+    drawing = _Drawing(chart, width)
+    drawing.axes()
+    for kind in _LAYERS:
+        for mark in chart.marks:
+            if type(mark).__name__ == kind:
+                getattr(drawing, kind.lower())(mark)
+    for mark in chart.marks:
+        if isinstance(mark, marks.Steps) and mark.hints:
+            drawing.columns(mark)
+    return ET.tostring(drawing.root, encoding="unicode")
+
+
+class _Scale:
+    """Maps values of an axis to pixels."""
+
+    def __init__(self, axis: Axis, values: list[float]) -> None:
+        self.axis = axis
+        self.low, self.high = _limits(axis, values)
+        self.ticks = _ticks(axis, self.low, self.high)
+        self.start, self.end = 0.0, 1.0
+
+    def __call__(self, value: float) -> float:
+        low, high = self._forward(self.low), self._forward(self.high)
+        share = (self._forward(value) - low) / (high - low)
+        return self.start + (self.end - self.start) * share
+
+    def _forward(self, value: float) -> float:
+        if self.axis.log or value == -math.inf:
+            value = max(value, self.low)
+        finite = self.high if value == math.inf else value
+        return math.log10(finite) if self.axis.log else finite
+
+
+class _Drawing:
+    """An ``svg`` element with the scales of a chart."""
+
+    def __init__(self, chart: Chart, width: int) -> None:
+        self.chart, self.width = chart, width
+        self.x = _Scale(chart.x, list(_values(chart, "x")))
+        self.y = _Scale(chart.y, list(_values(chart, "y")))
+        notes = [mark for mark in chart.marks if isinstance(mark, marks.Note)]
+        beyond = [
+            note.offset[0] + _WIDE_CHARACTER * len(note.text)
+            for note in notes
+            if note.align == "left" and not note.shares and note.x >= self.x.high
+        ]
+        above = any("y" in note.shares and note.y >= 1.0 for note in notes)
+        longest = max((len(word) for _, word in self.y.ticks), default=0)
+        left = 24 + _CHARACTER * longest
+        self.x.start, self.x.end = left, width - max([14.0, *beyond])
+        self.y.start, self.y.end = chart.height - 48.0, 30.0 if above else 14.0
+        if chart.downwards:
+            self.y.start, self.y.end = self.y.end, self.y.start
+        self.root = ET.Element(
+            "svg",
+            {
+                "viewBox": f"0 0 {width} {chart.height}",
+                "role": "img",
+                "aria-label": chart.about,
+                "class": "chart",
+            },
+        )
+
+    @property
+    def top(self) -> float:
+        return min(self.y.start, self.y.end)
+
+    @property
+    def bottom(self) -> float:
+        return max(self.y.start, self.y.end)
+
+    def axes(self) -> None:
+        """Draw grid, ticks and the name of the horizontal axis.
+
+        The vertical axis has no name here: a caption beside the drawing tells it.
+        """
+        for value, word in self.x.ticks:
+            x = self.x(value)
+            self._add("line", "grid", x1=x, x2=x, y1=self.top, y2=self.bottom)
+            self._text(x, self.bottom + 17, word, align="middle")
+        for value, word in self.y.ticks:
+            y = self.y(value)
+            if self.chart.y.grid:
+                self._add("line", "grid", x1=self.x.start, x2=self.x.end, y1=y, y2=y)
+            css = "" if self.chart.y.grid else "name"
+            self._text(self.x.start - 9, y + 4, word, css=css, align="end")
+        middle = (self.x.start + self.x.end) / 2
+        label = self.chart.x.label
+        if _CHARACTER * len(label) > self.width:
+            # A phone has no room for the remark in brackets.
+            label = label.partition(" (")[0]
+        self._text(middle, self.bottom + 36, label, css="name", align="middle")
+
+    def columns(self, mark: marks.Steps) -> None:
+        """Lay an invisible column over every step, which shows its hint."""
+        edges = np.asarray(mark.edges).tolist()
+        for (low, high), hint in zip(pairwise(edges), mark.hints, strict=True):
+            self._box(self.x(low), self.top, self.x(high), self.bottom, "hover", hint)
+
+    def line(self, mark: marks.Line) -> None:
+        spots = self._spots(mark.x, mark.y)
+        width = mark.width or (_THIN if mark.dash else _STROKE)
+        self._path(spots, mark.role, width, mark.dash)
+        if mark.errors is not None:
+            low = self._spots(mark.x, np.subtract(mark.y, mark.errors))
+            high = self._spots(mark.x, np.add(mark.y, mark.errors))
+            for ends in zip(low, high, strict=True):
+                self._path(ends, mark.role, 1.0)
+        if mark.marker:
+            self._dots(spots, mark, mark.size or 4.0)
+        else:
+            for (x, y), hint in zip(spots, mark.hints, strict=False):
+                self._add("circle", "hover", hint, cx=x, cy=y, r=_SPOT)
+
+    def _dots(self, spots: list[tuple[float, float]], mark: Mark, size: float) -> None:
+        hints = mark.hints or [""] * len(spots)
+        css = f"dot role-{mark.role}"
+        for (x, y), hint in zip(spots, hints, strict=True):
+            self._add("circle", css, hint, cx=x, cy=y, r=_RADIUS * size)
+
+    def points(self, mark: marks.Points) -> None:
+        self._dots(self._spots(mark.x, mark.y), mark, mark.size)
+
+    def band(self, mark: marks.Band) -> None:
+        n = np.size(mark.x)
+        low = self._spots(mark.x, np.broadcast_to(mark.low, n))
+        high = self._spots(mark.x, np.broadcast_to(mark.high, n))
+        self._area([*low, *high[::-1]], mark)
+
+    def steps(self, mark: marks.Steps) -> None:
+        edges = np.repeat(np.asarray(mark.edges), 2)
+        heights = np.repeat(np.asarray(mark.heights), 2)
+        outline = self._spots(edges, [self.y.low, *heights, self.y.low])
+        self._area(outline, mark)
+        self._path(outline[1:-1], mark.role, _STROKE)
+
+    def bars(self, mark: marks.Bars) -> None:
+        css = f"dot role-{mark.role}"
+        for at, length in enumerate(np.asarray(mark.lengths).tolist()):
+            low, high = sorted((self.y(at - 0.4), self.y(at + 0.4)))
+            self._box(self.x(0.0), low, self.x(length), high, css)
+
+    def rule(self, mark: marks.Rule) -> None:
+        if mark.x is not None:
+            ends = [(self.x(mark.x), self.top), (self.x(mark.x), self.bottom)]
+        else:
+            y = self.y(mark.y or 0.0)
+            ends = [(self.x.start, y), (self.x.end, y)]
+        self._path(ends, mark.role, mark.width, mark.dash, "".join(mark.hints))
+
+    def note(self, mark: marks.Note) -> None:
+        x = self.x(mark.x)
+        if "x" in mark.shares:
+            x = self.x.start + (self.x.end - self.x.start) * mark.x
+        y = self.y(mark.y)
+        if "y" in mark.shares:
+            y = self.bottom - (self.bottom - self.top) * mark.y
+        x, y = x + mark.offset[0], y - mark.offset[1] + 4
+        align = {"left": "start", "center": "middle", "right": "end"}[mark.align]
+        text = mark.text
+        if mark.align == "right" and x < _CHARACTER * len(text):
+            # There is no room at the left, so the text stands at the right.
+            x, text, align = x + 10, f"← {text}", "start"
+        beyond = not mark.shares and mark.x >= self.x.high
+        css = "value" if beyond else ""
+        if mark.upright:
+            turn = f"rotate(-90 {x:.2f} {y:.2f})"
+            self._text(x + 4, y, text, css=css, align=align, transform=turn)
+        else:
+            self._text(x, y, text, css=css, align=align)
+
+    def _spots(self, xs: ArrayLike, ys: ArrayLike) -> list[tuple[float, float]]:
+        both = zip(np.asarray(xs).tolist(), np.asarray(ys).tolist(), strict=True)
+        return [(self.x(x), self.y(y)) for x, y in both]
+
+    def _path(
+        self,
+        spots: Spots,
+        role: str,
+        width: float,
+        dash: Sequence[float] = (),
+        hint: str = "",
+    ) -> None:
+        style = f"stroke-width:{width:g}"
+        if dash:
+            lengths = " ".join(f"{width * part:g}" for part in dash)
+            style += f";stroke-dasharray:{lengths}"
+        css = f"line role-{role}"
+        self._add("polyline", css, hint, points=_joined(spots), style=style)
+
+    def _area(self, spots: Spots, mark: Mark) -> None:
+        hint = "" if isinstance(mark, marks.Steps) else "".join(mark.hints)
+        css = f"area role-{mark.role}"
+        self._add("polygon", css, hint, points=_joined(spots))
+
+    def _box(
+        self, x: float, y: float, to_x: float, to_y: float, css: str, hint: str = ""
+    ) -> None:
+        size = {"width": max(0.0, to_x - x), "height": max(0.0, to_y - y)}
+        self._add("rect", css, hint, x=x, y=y, **size)
+
+    def _add(self, tag: str, css: str, hint: str = "", **where: float | str) -> None:
+        shown = {
+            name: value if isinstance(value, str) else f"{value:.2f}"
+            for name, value in where.items()
+        }
+        element = ET.SubElement(self.root, tag, {"class": css, **shown})
+        if hint:
+            ET.SubElement(element, "title").text = hint
+
+    def _text(
+        self, x: float, y: float, words: str, *, css: str = "", align: str, **how: str
+    ) -> None:
+        place = {"x": f"{x:.2f}", "y": f"{y:.2f}", "text-anchor": align, **how}
+        place["class"] = f"text {css}".strip()
+        ET.SubElement(self.root, "text", place).text = words
+
+
+def _joined(spots: Spots) -> str:
+    return " ".join(f"{x:.2f},{y:.2f}" for x, y in spots)
+
+
+def _values(chart: Chart, name: str) -> Iterator[float]:
+    """Yield the finite values that the marks have along an axis."""
+    for mark in chart.marks:
+        for field in {"x": ("x", "edges"), "y": ("y", "low", "high", "heights")}[name]:
+            given = getattr(mark, field, None)
+            if given is None or isinstance(mark, marks.Note):
+                continue
+            values = np.atleast_1d(np.asarray(given, dtype=np.float64))
+            yield from values[np.isfinite(values)].tolist()
+
+
+def _limits(axis: Axis, values: list[float]) -> tuple[float, float]:
+    """Return the ends of an axis."""
+    low = min(values, default=0.0) if axis.low is None else axis.low
+    high = max(values, default=1.0) if axis.high is None else axis.high
+    if axis.log:
+        factor = (high / low) ** axis.margin
+        outer = low / factor, high * factor
+    else:
+        extra = axis.margin * (high - low) or 0.01
+        outer = low - extra, high + extra
+    return (
+        outer[0] if axis.low is None else low,
+        outer[1] if axis.high is None else high,
+    )
+
+
+def _ticks(axis: Axis, low: float, high: float) -> list[tuple[float, str]]:
+    """Return values and words of the ticks: those given, decades or round numbers."""
+    if axis.ticks is not None:
+        return list(axis.ticks)
+    if axis.log:
+        first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
+        powers = range(first, last + 1, max(1, (last - first + 5) // 6))
+        return [(10.0**power, _decade(power, axis)) for power in powers]
+    values = _round_numbers(low, high)
+    if axis.whole:
+        values = [value for value in values if value == int(value)] or [math.ceil(low)]
+    if axis.percent:
+        return [(value, f"{100.0 * value:g}%") for value in values]
+    return [(value, f"{value:g}") for value in values]
+
+
+def _decade(power: int, axis: Axis) -> str:
+    if axis.percent and power >= -6:
+        return f"{100.0 * 10.0**power:g}%"
+    digits = str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"10{digits}"
+
+
+def _round_numbers(low: float, high: float) -> list[float]:
+    """Return from four to eight round numbers between two others."""
+    span = max(high - low, 1e-12) / 7.0
+    power = 10.0 ** math.floor(math.log10(span))
+    step = next(f * power for f in (1.0, 2.0, 5.0, 10.0) if f * power >= span * 0.999)
+    first = math.ceil(low / step - 1e-9)
+    last = math.floor(high / step + 1e-9)
+    return [float(np.round(at * step, 12)) for at in range(first, last + 1)]
