@@ -10,7 +10,7 @@ from geometry import brute_losses, cloud, random_basis, seeds
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from test_scan import DATA, MAPS
+from test_full_scan import DATA, MAPS
 
 from isoproj import audit
 from isoproj.pairs import full_scan as scan
