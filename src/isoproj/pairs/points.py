@@ -207,6 +207,11 @@ class Points:
         counts = np.bincount(self.first_copy)
         return int((counts * (counts - 1) // 2).sum())
 
+    def are_distinct(self, pairs: Indices) -> NDArray[np.bool_]:
+        """Return which pairs join two points that differ, shape (m,)."""
+        first = self.first_copy[pairs]
+        return np.asarray(first[:, 0] != first[:, 1])
+
     def mapped(self, components: Array) -> Array:
         """Return the points under a linear map, in the scale of ``coordinates``.
 
