@@ -20,8 +20,9 @@ from isoproj.baselines.rounding import (
     sampled_basis,
     systematic_sample,
 )
-from isoproj.pairs.extremes import PairPool, quadratic_values
+from isoproj.pairs.directions import quadratic_values
 from isoproj.pairs.moments import pose
+from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.rule import prepare_pairs
 from isoproj.solvers.api import Clock
 
@@ -156,7 +157,7 @@ def test_the_relaxation_is_what_cvxpy_says():
     cvxpy = pytest.importorskip("cvxpy")
     rows, k = cloud(11, 14, 6), 2
     points, pairs = prepare_pairs(rows, rotate=True)
-    directions = PairPool(points, pairs).directions(every_pair(14))
+    directions = PairSearch(points, pairs).directions(every_pair(14))
     matrix = cvxpy.Variable((6, 6), PSD=True)
     kept = cvxpy.sum(cvxpy.multiply(directions @ matrix, directions), axis=1)
     constraints = [np.eye(6) - matrix >> 0, cvxpy.trace(matrix) == k]
@@ -197,7 +198,7 @@ def test_a_missing_back_end_names_the_extra(backend, monkeypatch):
 def test_a_conic_solve_cut_short_still_gives_valid_bounds():
     pytest.importorskip("scs")
     points, pairs = prepare_pairs(cloud(4, 40, 20), rotate=True)
-    pool, limit = PairPool(points, pairs), 0.05
+    pool, limit = PairSearch(points, pairs), 0.05
     found = solve_conic(pool, 4, "scs", clock=Clock(limit), time_left=limit, tol=1e-9)
     values = np.linalg.eigvalsh(found.matrix)
     assert values.min() > -1e-9
@@ -214,10 +215,12 @@ def test_rank_reduction_keeps_the_worst_pair_and_reaches_the_bound(seed, k):
     problem = pose(points, pairs, k)
     relaxed = random_fantope(seed, 7, k) * 0.5 + np.eye(7) * k / 14
     before = quadratic_values(
-        PairPool(points, pairs).directions(every_pair(9)), relaxed
+        PairSearch(points, pairs).directions(every_pair(9)), relaxed
     )
     reduced = reduce_rank(problem, relaxed, clock=Clock(None))
-    after = quadratic_values(PairPool(points, pairs).directions(every_pair(9)), reduced)
+    after = quadratic_values(
+        PairSearch(points, pairs).directions(every_pair(9)), reduced
+    )
     assert after.min() >= before.min() - 1e-7
     assert abs(np.trace(reduced) - k) < 1e-7
     values = np.linalg.eigvalsh(reduced)

@@ -90,9 +90,7 @@ def assert_agrees_with_brute_force(result, rows, components, pairs=None):
     size = max(1.0, np.linalg.norm(components, 2) ** 2)
     assert result.n_pairs == losses.size
     m = min(10, losses.size)
-    assert_allclose(
-        result.worst_losses, np.sort(losses)[::-1][:m], atol=1e-13 * size
-    )
+    assert_allclose(result.worst_losses, np.sort(losses)[::-1][:m], atol=1e-13 * size)
     found = {tuple(p): v for p, v in zip(pairs.tolist(), losses, strict=True)}
     named = [tuple(p) for p in result.worst_pairs.tolist()]
     assert len(set(named)) == m
@@ -160,7 +158,9 @@ def test_wide_sparse_rows_give_the_same_answer(data, precision):
     assert_agrees_with_brute_force(result, wide, components)
 
 
-@given(seeds, st.integers(2, 40), st.integers(1, 6), st.sampled_from([FLOAT64, FLOAT32]))
+@given(
+    seeds, st.integers(2, 40), st.integers(1, 6), st.sampled_from([FLOAT64, FLOAT32])
+)
 def test_lattice_points_with_many_ties_are_scanned_right(seed, r, d, settings):
     rows = np.random.default_rng(seed).integers(-2, 3, size=(r, d)).astype(float)
     rows[0] = 7.0

@@ -5,9 +5,8 @@ import pytest
 from geometry import cloud, random_basis
 from numpy.testing import assert_allclose
 
-import isoproj.pairs.oracle
 from isoproj.pairs.directions import Secants
-from isoproj.pairs.oracle import PairSearch
+from isoproj.pairs.oracle import PairSearch, SearchSettings
 from isoproj.pairs.rule import prepare_pairs
 
 
@@ -21,43 +20,50 @@ def searched(rows, pairs="all", **options):
     return PairSearch(points, selected, **options)
 
 
-@pytest.fixture(params=["float64", "float32"])
-def precision(request, monkeypatch):
-    if request.param == "float32":
-        monkeypatch.setattr(isoproj.pairs.oracle, "_SMALL", 0)
-    monkeypatch.setattr(isoproj.pairs.oracle, "_BLOCK", 16)
-    return 1e-4 if request.param == "float32" else 1e-9
+SMALL_BLOCKS = SearchSettings(block_rows=16)
+FLOAT32 = SearchSettings(block_rows=16, most_float64=0)
+
+# Settings, and the accuracy of the shares they give.
+precision = pytest.mark.parametrize(
+    ("settings", "atol"),
+    [(SMALL_BLOCKS, 1e-9), (FLOAT32, 1e-4)],
+    ids=["float64", "float32"],
+)
 
 
 @pytest.mark.parametrize("memory_limit", [2e9, 0.0])
-def test_the_weakest_pairs_are_those_of_brute_force(precision, memory_limit):
-    search = searched(cloud(0, 60, 8), memory_limit=memory_limit)
+@precision
+def test_the_weakest_pairs_are_those_of_brute_force(settings, atol, memory_limit):
+    rows = cloud(0, 60, 8)
+    search = searched(rows, memory_limit=memory_limit, settings=settings)
     factor = cloud(1, search.points.n_dims, 3)
     i, j = np.triu_indices(60, 1)
     pairs = np.column_stack([i, j])
     exact = retained_by_hand(search.coordinates, factor, pairs)
     level = float(np.sort(exact)[40])
     found = search.weakest(factor, level)
-    assert_allclose(found.retained, np.sort(exact)[: found.codes.size], atol=precision)
+    assert_allclose(found.retained, np.sort(exact)[: found.codes.size], atol=atol)
     assert abs(found.codes.size - 41) <= 2
     measured = retained_by_hand(search.coordinates, factor, search.decode(found.codes))
-    assert_allclose(found.retained, measured, atol=precision)
+    assert_allclose(found.retained, measured, atol=atol)
 
 
-def test_the_weakest_pair_comes_even_if_none_is_weak_enough(precision):
-    search = searched(cloud(2, 40, 5))
+@precision
+def test_the_weakest_pair_comes_even_if_none_is_weak_enough(settings, atol):
+    search = searched(cloud(2, 40, 5), settings=settings)
     factor = cloud(3, 5, 2)
     found = search.weakest(factor, -1.0)
     pairs = np.column_stack(np.triu_indices(40, 1))
     exact = retained_by_hand(search.coordinates, factor, pairs)
-    assert_allclose(found.retained[0], exact.min(), atol=precision)
+    assert_allclose(found.retained[0], exact.min(), atol=atol)
 
 
-def test_close_and_identical_points_are_told_apart(precision):
+@pytest.mark.parametrize("settings", [SMALL_BLOCKS, FLOAT32])
+def test_close_and_identical_points_are_told_apart(settings):
     rows = cloud(4, 30, 6)
     rows[1] = rows[0]
     rows[3] = rows[2] + 1e-7 * cloud(5, 1, 6)[0]
-    search = searched(rows)
+    search = searched(rows, settings=settings)
     gap = search.coordinates[2] - search.coordinates[3]
     normal = np.linalg.qr(np.column_stack([gap, cloud(6, 6, 2)]))[0][:, 1:]
     found = search.weakest(normal, 1e-6)

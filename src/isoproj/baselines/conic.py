@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from isoproj.baselines.fantope import project_on_fantope
 from isoproj.baselines.isometry import matrix_root
 from isoproj.numerics.spectral import Array, Indices, top_eigenpairs
-from isoproj.pairs.extremes import Extremes, PairPool
+from isoproj.pairs.oracle import Extremes, PairSearch
 from isoproj.solvers.api import Clock, Monitor, Status, Step
 
 __all__ = ["ConicProgramme", "Relaxed", "conic_programme", "solve_conic"]
@@ -138,7 +138,7 @@ def conic_programme(directions: Array, k: int) -> ConicProgramme:
 
 
 def solve_conic(
-    pool: PairPool,
+    pool: PairSearch,
     k: int,
     backend: str,
     *,
@@ -151,7 +151,7 @@ def solve_conic(
 
     Parameters
     ----------
-    pool : PairPool
+    pool : PairSearch
         The pairs.
     k : int
         Target dimension.
@@ -185,9 +185,9 @@ def solve_conic(
     >>> from isoproj.pairs.rule import prepare_pairs
     >>> from isoproj.solvers.api import Clock
     >>> from isoproj.baselines.conic import solve_conic
-    >>> from isoproj.pairs.extremes import PairPool
+    >>> from isoproj.pairs.oracle import PairSearch
     >>> points, pairs = prepare_pairs(np.eye(4), rotate=True)
-    >>> found = solve_conic(PairPool(points, pairs), 2, "scs", clock=Clock(None))
+    >>> found = solve_conic(PairSearch(points, pairs), 2, "scs", clock=Clock(None))
     >>> round(float(found.matrix.trace()), 6)
     2.0
     """
@@ -230,7 +230,7 @@ class _Best:
     """The best matrix and the best weights of all working sets."""
 
     def __init__(
-        self, pool: PairPool, k: int, matrix: Array, relaxed: float, pairs: Indices
+        self, pool: PairSearch, k: int, matrix: Array, relaxed: float, pairs: Indices
     ) -> None:
         self.pool, self.k = pool, k
         self.matrix, self.relaxed = matrix, relaxed
@@ -266,7 +266,7 @@ class _Best:
         )
 
 
-def _dual_value(pool: PairPool, pairs: Indices, weights: Array, k: int) -> float:
+def _dual_value(pool: PairSearch, pairs: Indices, weights: Array, k: int) -> float:
     directions = pool.directions(pairs)
     moment = (directions.T * weights) @ directions
     return 1.0 - float(top_eigenpairs(moment, k)[0].sum())

@@ -9,7 +9,7 @@ from isoproj.baselines.base import Baseline, Found, Task, check_fraction
 from isoproj.baselines.low_rank import solve_fromax, solve_nilepro
 from isoproj.baselines.numax_solver import NearIsometry
 from isoproj.estimators.base import check_positive
-from isoproj.pairs.extremes import PairPool
+from isoproj.pairs.oracle import PairSearch
 from isoproj.solvers.api import Clock
 
 __all__ = ["FroMax", "NILEPro"]
@@ -94,7 +94,7 @@ class NILEPro(Baseline):
     def _search(self, task: Task) -> Found:
         return _as_found(
             solve_nilepro(
-                PairPool(task.points, task.pairs),
+                PairSearch(task.points, task.pairs),
                 int(self.n_components or 1),
                 penalty=self.penalty,
                 max_iter=int(self.max_iter),
@@ -187,7 +187,7 @@ class FroMax(Baseline):
     def _search(self, task: Task) -> Found:
         return _as_found(
             solve_fromax(
-                PairPool(task.points, task.pairs),
+                PairSearch(task.points, task.pairs),
                 int(self.n_components or 1),
                 float(self.delta),
                 penalty=self.penalty,

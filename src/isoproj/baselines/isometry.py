@@ -16,7 +16,8 @@ import numpy as np
 import scipy.linalg
 
 from isoproj.numerics.spectral import Array, Indices
-from isoproj.pairs.extremes import PairPool, quadratic_values
+from isoproj.pairs.directions import quadratic_values
+from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairSet
 from isoproj.solvers.api import Clock
@@ -67,7 +68,7 @@ def best_scale(points: Points, pairs: PairSet, factor: Array) -> float:
     >>> round(best_scale(points, pairs, 2.0 * np.eye(3)), 12)
     0.5
     """
-    ends = PairPool(points, pairs).extremes(factor, n_low=1, n_high=1)
+    ends = PairSearch(points, pairs).extremes(factor, n_low=1, n_high=1)
     total = float(ends.low[0] + ends.high[0])
     return float(np.sqrt(2.0 / total)) if total > 0.0 else 1.0
 
@@ -262,17 +263,17 @@ class IsometryState:
         )
 
 
-def start_state(pool: PairPool, pairs: Indices, matrix: Array) -> IsometryState:
+def start_state(pool: PairSearch, pairs: Indices, matrix: Array) -> IsometryState:
     """Return a state that starts from a matrix, without any pull yet.
 
     Examples
     --------
     >>> import numpy as np
     >>> from isoproj.pairs.rule import prepare_pairs
-    >>> from isoproj.pairs.extremes import PairPool
+    >>> from isoproj.pairs.oracle import PairSearch
     >>> from isoproj.baselines.isometry import start_state
     >>> points, pairs = prepare_pairs(np.eye(3), rotate=True)
-    >>> start_state(PairPool(points, pairs), np.array([[0, 1]]), np.eye(2)).n_iter
+    >>> start_state(PairSearch(points, pairs), np.array([[0, 1]]), np.eye(2)).n_iter
     0
     """
     values = quadratic_values(pool.directions(pairs), matrix)

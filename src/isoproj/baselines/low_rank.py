@@ -23,7 +23,7 @@ from isoproj.baselines.isometry import (
 )
 from isoproj.baselines.numax_solver import NearIsometry, joined
 from isoproj.numerics.spectral import Array, Indices, top_eigenpairs
-from isoproj.pairs.extremes import Extremes, PairPool
+from isoproj.pairs.oracle import Extremes, PairSearch
 from isoproj.solvers.api import Clock, Monitor, Status, Step
 
 __all__ = ["solve_fromax", "solve_nilepro"]
@@ -90,7 +90,7 @@ class _Shortest:
         return self.nearest.factor if self.factor is None else self.factor
 
 
-def _start(pool: PairPool, k: int) -> tuple[_Best, Extremes]:
+def _start(pool: PairSearch, k: int) -> tuple[_Best, Extremes]:
     """Return scaled principal components of the directions, and what they do."""
     basis = top_eigenpairs(pool.uniform_moment(), k)[1]
     ends = pool.extremes(basis, n_low=2 * _MOST_ADDED, n_high=_MOST_ADDED)
@@ -115,7 +115,7 @@ def _report(
 
 
 def solve_nilepro(
-    pool: PairPool,
+    pool: PairSearch,
     k: int,
     *,
     penalty: float = 0.2,
@@ -130,7 +130,7 @@ def solve_nilepro(
 
     Parameters
     ----------
-    pool : PairPool
+    pool : PairSearch
         The pairs.
     k : int
         Rank.
@@ -153,10 +153,10 @@ def solve_nilepro(
     >>> import numpy as np
     >>> from isoproj.pairs.rule import prepare_pairs
     >>> from isoproj.solvers.api import Clock
-    >>> from isoproj.pairs.extremes import PairPool
+    >>> from isoproj.pairs.oracle import PairSearch
     >>> from isoproj.baselines.low_rank import solve_nilepro
     >>> points, pairs = prepare_pairs(np.eye(5), rotate=True)
-    >>> solve_nilepro(PairPool(points, pairs), 2, clock=Clock(None)).factor.shape
+    >>> solve_nilepro(PairSearch(points, pairs), 2, clock=Clock(None)).factor.shape
     (4, 2)
     """
     best, ends = _start(pool, k)
@@ -204,7 +204,7 @@ def solve_nilepro(
 
 
 def solve_fromax(
-    pool: PairPool,
+    pool: PairSearch,
     k: int,
     delta: float,
     *,
@@ -220,7 +220,7 @@ def solve_fromax(
 
     Parameters
     ----------
-    pool : PairPool
+    pool : PairSearch
         The pairs.
     k : int
         Rank.
@@ -247,10 +247,10 @@ def solve_fromax(
     >>> import numpy as np
     >>> from isoproj.pairs.rule import prepare_pairs
     >>> from isoproj.solvers.api import Clock
-    >>> from isoproj.pairs.extremes import PairPool
+    >>> from isoproj.pairs.oracle import PairSearch
     >>> from isoproj.baselines.low_rank import solve_fromax
     >>> points, pairs = prepare_pairs(np.eye(5), rotate=True)
-    >>> solve_fromax(PairPool(points, pairs), 2, 0.4, clock=Clock(None)).factor.shape
+    >>> solve_fromax(PairSearch(points, pairs), 2, 0.4, clock=Clock(None)).factor.shape
     (4, 2)
     """
     start, ends = _start(pool, k)
@@ -288,7 +288,7 @@ class _Factors:
     """Where FroMax stands: two copies of the map, multipliers, a working set."""
 
     def __init__(
-        self, pool: PairPool, pairs: Indices, factor: Array, penalty: float
+        self, pool: PairSearch, pairs: Indices, factor: Array, penalty: float
     ) -> None:
         self.pool, self.penalty = pool, penalty
         self.left, self.right = factor.copy(), factor.copy()

@@ -16,7 +16,7 @@ from isoproj.baselines.base import Baseline, Found, Task, check_fraction
 from isoproj.baselines.isometry import best_scale
 from isoproj.baselines.numax_solver import NearIsometry, solve_numax
 from isoproj.estimators.base import check_positive
-from isoproj.pairs.extremes import PairPool
+from isoproj.pairs.oracle import PairSearch
 from isoproj.solvers.api import Clock, Status
 
 __all__ = ["NuMax"]
@@ -116,7 +116,7 @@ class NuMax(Baseline):
         check_positive("max_iter", self.max_iter, integral=True)
 
     def _search(self, task: Task) -> Found:
-        pool = PairPool(task.points, task.pairs, self._labels(task))
+        pool = PairSearch(task.points, task.pairs, labels=self._labels(task))
         clock = Clock(self.time_limit)
 
         def solve(delta: float) -> NearIsometry:

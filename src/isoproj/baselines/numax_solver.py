@@ -22,7 +22,7 @@ from isoproj.baselines.isometry import (
     start_state,
 )
 from isoproj.numerics.spectral import Array, Indices
-from isoproj.pairs.extremes import Extremes, PairPool
+from isoproj.pairs.oracle import Extremes, PairSearch
 from isoproj.solvers.api import Clock, Monitor, Status, Step
 
 __all__ = ["NearIsometry", "joined", "solve_numax"]
@@ -68,7 +68,7 @@ def joined(first: Indices, second: Indices) -> Indices:
 
 
 def solve_numax(
-    pool: PairPool,
+    pool: PairSearch,
     delta: float,
     *,
     generator: np.random.RandomState,
@@ -83,7 +83,7 @@ def solve_numax(
 
     Parameters
     ----------
-    pool : PairPool
+    pool : PairSearch
         The pairs; with labels, pairs of one class are bounded from above only and
         pairs of two classes from below only.
     delta : float
@@ -113,16 +113,18 @@ def solve_numax(
     >>> import numpy as np
     >>> from isoproj.pairs.rule import prepare_pairs
     >>> from isoproj.solvers.api import Clock
-    >>> from isoproj.pairs.extremes import PairPool
+    >>> from isoproj.pairs.oracle import PairSearch
     >>> from isoproj.baselines.numax_solver import solve_numax
     >>> points, pairs = prepare_pairs(np.eye(4), rotate=True)
-    >>> found = solve_numax(PairPool(points, pairs), 0.3, clock=Clock(None),
+    >>> found = solve_numax(PairSearch(points, pairs), 0.3, clock=Clock(None),
     ...                     generator=np.random.RandomState(0))
     >>> str(found.status)
     'converged'
     """
     inner = delta * (1.0 - _MARGIN)
-    state = start_state(pool, pool.sample(n_start, generator), np.eye(pool.n_dims))
+    rng = np.random.default_rng(generator.randint(2**31))
+    drawn = pool.decode(pool.sample(n_start, rng))
+    state = start_state(pool, drawn, np.eye(pool.n_dims))
     status = Status.MAX_ITER
     for number in range(max_rounds):
         _solve_working_set(pool, state, inner, max_iter, tol, clock)
@@ -154,7 +156,7 @@ def solve_numax(
 
 
 def _solve_working_set(
-    pool: PairPool,
+    pool: PairSearch,
     state: IsometryState,
     delta: float,
     max_iter: int,

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from isoproj.baselines.base import Baseline, Found, Task, check_choice
 from isoproj.numerics.spectral import top_eigenpairs
-from isoproj.pairs.extremes import PairPool
+from isoproj.pairs.moments import summed_moment
 
 __all__ = ["PCAProjection"]
 
@@ -76,6 +76,7 @@ class PCAProjection(Baseline):
     def _search(self, task: Task) -> Found:
         k = int(self.n_components or 1)
         if self.of == "directions":
-            moment = PairPool(task.points, task.pairs).uniform_moment()
+            rows, first = task.points.coordinates, task.points.first_copy
+            moment = summed_moment(rows, first, task.pairs.listed)
             return Found(columns=top_eigenpairs(moment, k)[1])
         return Found(columns=task.principal_axes(k))

@@ -17,7 +17,6 @@ from isoproj.baselines.rounding import (
 )
 from isoproj.estimators.base import check_positive
 from isoproj.numerics.spectral import Array
-from isoproj.pairs.extremes import PairPool
 from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairSet
@@ -144,7 +143,7 @@ default="deterministic"
             time_limit=self.time_limit,
             monitor=task.monitor,
         )
-        pool = PairPool(task.points, task.pairs)
+        pool = PairSearch(task.points, task.pairs)
         ends = pool.extremes(matrix_root(relaxed.matrix), n_low=1)
         return Found(
             columns=self._rounded(relaxed.matrix, k, pool, task.generator),
@@ -159,7 +158,7 @@ default="deterministic"
         )
 
     def _rounded(
-        self, matrix: Array, k: int, pool: PairPool, generator: np.random.RandomState
+        self, matrix: Array, k: int, pool: PairSearch, generator: np.random.RandomState
     ) -> Array:
         if self.rounding == "deterministic":
             return leading_basis(matrix, k)
@@ -184,7 +183,7 @@ def _relaxed_matrix(
     clock = Clock(time_limit)
     if solver != "relaxation":
         return solve_conic(
-            PairPool(points, pairs),
+            PairSearch(points, pairs),
             k,
             solver,
             tol=tol,

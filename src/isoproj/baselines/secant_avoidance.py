@@ -10,7 +10,7 @@ from isoproj.baselines.base import Baseline, Found, Task, check_choice, check_fr
 from isoproj.baselines.secant_avoidance_solver import avoid_secants
 from isoproj.estimators.base import check_positive
 from isoproj.numerics.spectral import Array
-from isoproj.pairs.extremes import PairPool
+from isoproj.pairs.oracle import PairSearch
 from isoproj.solvers.api import Clock
 
 __all__ = ["SecantAvoidance"]
@@ -94,7 +94,7 @@ class SecantAvoidance(Baseline):
 
     def _search(self, task: Task) -> Found:
         basis, n_iter, status = avoid_secants(
-            PairPool(task.points, task.pairs),
+            PairSearch(task.points, task.pairs),
             self._start(task),
             step=self.step,
             max_iter=int(self.max_iter),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from isoproj.numerics.spectral import Array, orthonormal
-from isoproj.pairs.extremes import PairPool
+from isoproj.pairs.oracle import PairSearch
 from isoproj.solvers.api import Clock, Monitor, Status, Step
 
 __all__ = ["avoid_secants", "turn_towards"]
@@ -60,7 +60,7 @@ def turn_towards(basis: Array, direction: Array, step: float) -> Array:
 
 
 def avoid_secants(
-    pool: PairPool,
+    pool: PairSearch,
     basis: Array,
     *,
     step: float = 0.05,
@@ -72,7 +72,7 @@ def avoid_secants(
 
     Parameters
     ----------
-    pool : PairPool
+    pool : PairSearch
         The pairs; each step looks at all of them.
     basis : ndarray of shape (n_dims, k)
         Where to start.
@@ -99,10 +99,10 @@ def avoid_secants(
     >>> import numpy as np
     >>> from isoproj.pairs.rule import prepare_pairs
     >>> from isoproj.solvers.api import Clock
-    >>> from isoproj.pairs.extremes import PairPool
+    >>> from isoproj.pairs.oracle import PairSearch
     >>> from isoproj.baselines.secant_avoidance_solver import avoid_secants
     >>> points, pairs = prepare_pairs(np.eye(4), rotate=True)
-    >>> avoid_secants(PairPool(points, pairs), np.eye(3)[:, :2], clock=Clock(None))[1]
+    >>> avoid_secants(PairSearch(points, pairs), np.eye(3)[:, :2], clock=Clock(None))[1]
     200
     """
     best, kept = basis, -1.0

@@ -4,28 +4,29 @@ A block holds the squared distances of some points (its rows) to others (its col
 It comes from one matrix product: the row ``[-2 a, |a|^2, 1]`` times the column
 ``[b, 1, |b|^2]`` is ``|a - b|^2``, so no second pass over the block adds the norms.
 
-**Error bound.** Let ``u`` be the unit roundoff of the block, ``v`` that of the rows that
-are given, ``w`` their width and ``N = |a|^2 + |b|^2``. Norms are off by ``(w + 2) v N``
-and by ``u N`` when stored; rounding the coordinates moves ``2 a.b`` by ``2 u N``; a sum
-of ``w + 2`` products, in any order, is off by ``(w + 2) u`` times the sum of their
-absolute values, which is at most ``2 N``. Together, with room for terms of second order,
-an entry is off by at most ``product_error(w) N``. What makes the coordinates themselves
-inexact (``blur``, ``haze``) adds a constant.
+**Error bound.** Let ``u`` be the unit roundoff of the block, ``v`` that of the given
+rows, ``w`` their width, and ``N = |a|^2 + |b|^2``. The norms are computed with an error
+of ``(w + 2) v N`` and stored with an error of ``u N``. Rounding the coordinates changes
+``2 a.b`` by ``2 u N``. A sum of ``w + 2`` products, in any order, is off by
+``(w + 2) u`` times the sum of their absolute values, which is at most ``2 N``.
+Together, with room for terms of second order, an entry is off by at most
+``product_error(w) N``. Errors of the given coordinates themselves (``blur``, ``haze``)
+add a constant.
 
 **Close entries.** A product cancels where points are close compared with their norms.
-A caller states the relative ``accuracy`` that it needs. An entry is *close* if its error
-bound is more than ``accuracy`` times the entry; every other entry has a smaller relative
-error than stated. Close pairs are measured from the difference of their two rows.
+A caller states the relative ``accuracy`` that it needs. An entry is *close* if its
+error bound is at least ``accuracy`` times the entry. Every other entry has a smaller
+relative error than stated. Close pairs are measured from the difference of their rows.
 
-**Entries that are not pairs.** A pair is counted once, with the smaller number as row;
-identical points have no direction. Blocks hold infinity at all other entries, so that
-a minimum passes over them.
+**Entries that are not pairs.** A pair is counted once, with the smaller number as row,
+and identical points have no direction. Blocks hold infinity at all other entries, so
+that a minimum passes over them.
 
 **Gaps that rounding swallows.** Centring or rotating may round the gap of two distinct
 points to nothing. Such a pair has no direction in these coordinates, and its inverse
-squared distance is NaN, as for an entry that is not a pair. NaN passes no comparison, so
-that no search names the pair, and sums leave it out. The exact scans judge the pair from
-the data itself.
+squared distance is NaN, as for an entry that is not a pair. NaN passes no comparison,
+so that no search names the pair, and sums leave it out. The exact scans judge the pair
+from the data itself.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from numpy.typing import NDArray
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.storage import Storage
 from isoproj.numerics.threads import n_threads, threaded_map
-from isoproj.pairs.points import squared_lengths
+from isoproj.pairs.rows import squared_lengths
 
 __all__ = [
     "Block",
@@ -76,7 +77,7 @@ def product_error(width: int, dtype: type[np.floating[Any]] | np.dtype[Any]) -> 
 
 
 def is_close(squares: Real, errors: Real | float, accuracy: float) -> Mask:
-    """Return which squared distances may be off by more than ``accuracy``, relatively."""
+    """Return which squared distances may have a larger relative error."""
     return np.asarray(squares <= errors / accuracy)
 
 
@@ -108,7 +109,7 @@ class Workspace:
         self._local = threading.local()
 
     def arrays(self, count: int, shape: tuple[int, int], dtype: np.dtype[Any]) -> Real:
-        """Return ``count`` arrays of arbitrary values; the next call takes them back."""
+        """Return ``count`` arrays of any values; the next call reuses their memory."""
         size = count * shape[0] * shape[1]
         memory: Real | None = getattr(self._local, dtype.name, None)
         if memory is None or memory.size < size:
@@ -196,14 +197,14 @@ class SquaredDistances:
         return np.asarray(self.right[:, -1])
 
     def left(self, rows: slice) -> Real:
-        """Return the left factor ``[-2 a, |a|^2, 1]`` of the product for some points."""
+        """Return ``[-2 a, |a|^2, 1]`` for some points: the left factor of a block."""
         taken = self.right[rows] * self.dtype.type(-2.0)
         taken[:, -2] = self.norms[rows]
         taken[:, -1] = 1.0
         return np.asarray(taken)
 
     def block(self, left: Real, columns: slice, out: Real | None = None) -> Real:
-        """Return squared distances of the points of ``left`` to those of ``columns``."""
+        """Return squared distances of the rows of ``left`` to some points."""
         return np.asarray(np.matmul(left, self.right[columns].T, out=out))
 
     def errors(self, pairs: Indices) -> Array:
@@ -256,7 +257,7 @@ class Block:
 
     def numbered(self, entries: Indices) -> Indices:
         """Return entries of the block as point numbers."""
-        return entries + np.array([self.rows.start, self.columns.start])
+        return np.asarray(entries + np.array([self.rows.start, self.columns.start]))
 
     def inverted(self) -> Real:
         """Return inverse squared distances, NaN where absent, in place of the block."""

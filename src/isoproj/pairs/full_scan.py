@@ -1,10 +1,10 @@
 """Scan all pairs: the worst ones exactly, the others as a mean and a histogram.
 
 Blocks of squared distances, of the points and of their images, give the share that
-each pair keeps. Every decision carries the error bound of the block: a pair is ruled out
-only if it cannot be among the worst, and every other candidate is settled in float64
-from the difference of its two rows. Memory is a few blocks, whatever the number of
-pairs.
+each pair keeps. Every decision carries the error bound of the block: a pair is ruled
+out only if it cannot be among the worst, and every other candidate is settled in
+float64 from the difference of its two rows. Memory is a few blocks, whatever the number
+of pairs.
 """
 
 from __future__ import annotations
@@ -316,9 +316,7 @@ class _AllPairsScan:
         best += _reach(kept, block.squares[i, j].astype(np.float64), pairs, factors)
         self._settle_best(tally, sign, pairs, best)
 
-    def _bars(
-        self, sign: float, floor: float, block: Block, factors: _Factors
-    ) -> Real:
+    def _bars(self, sign: float, floor: float, block: Block, factors: _Factors) -> Real:
         """Return, row by row, what ``sign * ratio`` of a leader cannot exceed.
 
         A ratio ``q`` is off by at most ``(m + q e) / length`` with the errors ``m`` and

@@ -27,7 +27,8 @@ from isoproj.numerics.spectral import Array, Indices, orthonormal
 from isoproj.numerics.storage import Storage
 from isoproj.numerics.threads import n_threads, threaded_map
 from isoproj.pairs.blocks import Real, Workspace, product_error
-from isoproj.pairs.points import Points, squared_lengths, times
+from isoproj.pairs.points import Points
+from isoproj.pairs.rows import squared_lengths, times
 
 __all__ = ["Screen", "ScreenSettings", "Screens", "Sieve"]
 
@@ -376,14 +377,14 @@ def _completion(directions: Array) -> Array:
 
 
 def _rounded_up_roots(rests: Array, squares: Array, error: float) -> Array:
-    """Return upper bounds on lengths whose squares may be off by ``error * squares``."""
+    """Return upper bounds on lengths whose squares are off by ``error * squares``."""
     return np.sqrt(np.maximum(rests, 0.0) + error * squares)
 
 
 def _fill_right(
     right: Real, images: Array, gains: Array, squares: Array, error: float
 ) -> None:
-    """Fill the right factor: coordinates, rest, 1, square of the image, of the point."""
+    """Fill the right factor: coordinates, rest, 1, squares of image and point."""
     n_points, width = images.shape
 
     def fill(start: int) -> None:

@@ -85,7 +85,7 @@ class Tally:
         return self.top > 1.0 + _NO_STRETCH
 
     def floor(self, sign: float) -> float:
-        """Return the loss (``sign=1``) or gain (``-1``) that a new leader must reach."""
+        """Return the loss (``sign=1``) or gain (``-1``) a new leader must reach."""
         return (self.losers if sign > 0 else self.gainers).floor
 
     def add_exact(self, pairs: Indices, losses: Array) -> None:

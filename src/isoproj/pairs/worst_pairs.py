@@ -1,8 +1,9 @@
 """Find the worst pairs alone, exactly, without measuring most of the others.
 
 A certificate needs the worst pairs, not the spread of all others. Some bad pairs are
-known early, from suspects and from a sample. A sieve rules out every pair that certainly
-keeps more than these, and only the others are settled in float64 from their rows.
+known early, from suspects and from a sample. A sieve rules out every pair that
+certainly keeps more than these, and only the others are settled in float64 from their
+rows.
 """
 
 from __future__ import annotations
@@ -308,7 +309,7 @@ class _Survivors:
         self.n_waiting = 0
 
     def add(self, found: Indices, least: Array, n_pairs: int) -> None:
-        """Add the survivors of a block of ``n_pairs`` pairs, with their lower bounds."""
+        """Add survivors of a block of ``n_pairs`` pairs, with their lower bounds."""
         self.n_pairs += n_pairs
         self.n_found += found.shape[0]
         chosen = least <= self.level
