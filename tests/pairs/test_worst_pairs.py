@@ -102,6 +102,19 @@ def real_rows(name):
         return stored[key][:3000].astype(np.float32)
 
 
+def generated():
+    """Return points in clusters whose spread decays from one dimension to the next."""
+    centres = np.repeat(cloud(20, 30, 60), 100, axis=0)
+    rows = (centres + 0.5 * cloud(21, 3000, 60)) * 0.9 ** np.arange(60)
+    return rows.astype(np.float32)
+
+
+def generated_near_copies():
+    rows = generated().astype(np.float64)
+    rows[1500:] = rows[:1500] + 1e-6 * cloud(22, 1500, 60)
+    return rows
+
+
 def far_away():
     rows = real_rows("mnist").astype(np.float64)
     return rows + 1e4 * rows.std()
@@ -116,14 +129,23 @@ def near_copies():
 @pytest.mark.parametrize(
     "make",
     [
+        generated,
+        generated_near_copies,
         lambda: real_rows("mnist"),
         lambda: real_rows("embeddings"),
         far_away,
         near_copies,
     ],
-    ids=["mnist", "embeddings", "far from the origin", "near copies"],
+    ids=[
+        "generated",
+        "generated near copies",
+        "mnist",
+        "embeddings",
+        "far from the origin",
+        "near copies",
+    ],
 )
-def test_three_thousand_real_points_agree_with_float64_differences(make):
+def test_three_thousand_points_agree_with_float64_differences(make):
     rows = make()
     exact = rows.astype(np.float64)
     centred = exact - exact.mean(axis=0)
@@ -146,8 +168,9 @@ def test_three_thousand_real_points_agree_with_float64_differences(make):
     assert result.effort.n_pairs == result.n_pairs
 
 
-def test_most_pairs_of_real_data_are_ruled_out_by_the_product():
-    rows = real_rows("mnist")
+@pytest.mark.parametrize("make", [generated, lambda: real_rows("mnist")])
+def test_most_pairs_are_ruled_out_by_the_product(make):
+    rows = make()
     components = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)[2][:20]
     effort = audit(rows, components, spread=False).effort
     assert effort.by_product > 0.99 * effort.n_pairs

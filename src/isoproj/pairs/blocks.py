@@ -207,6 +207,19 @@ class SquaredDistances:
         """Return squared distances of the rows of ``left`` to some points."""
         return np.asarray(np.matmul(left, self.right[columns].T, out=out))
 
+    def table(self, out: Real | None = None) -> Real:
+        """Return squared distances of all points to each other.
+
+        The product is symmetric, so that BLAS does half the multiplications. Norms are
+        added after the product instead of inside it; the error bound is the same.
+        """
+        rows = self.right[:, :-2]
+        squares = np.matmul(rows, rows.T, out=out)
+        squares *= self.dtype.type(-2.0)
+        squares += self.norms[:, None]
+        squares += self.norms
+        return np.asarray(squares)
+
     def errors(self, pairs: Indices) -> Array:
         """Return the error bound of each pair's entry."""
         norms = self.norms[pairs].sum(axis=1, dtype=np.float64)
@@ -305,6 +318,12 @@ class PairBlocks:
     ) -> Block:
         """Return a block of pairs; ``left`` is the left factor of its rows."""
         squares = distances.block(left, columns, out)
+        return self.marked(distances, squares, rows, columns)
+
+    def marked(
+        self, distances: SquaredDistances, squares: Real, rows: slice, columns: slice
+    ) -> Block:
+        """Return squared distances as a block of pairs, marked in place."""
         absent = self.absent(rows, columns)
         if absent is not None:
             squares[absent] = np.inf

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from isoproj.numerics.arrays import Rows
 from isoproj.numerics.spectral import Array, Indices
-from isoproj.pairs.blocks import inverse_squares, squared_gaps
+from isoproj.pairs.blocks import squared_gaps
 from isoproj.pairs.rows import squared_lengths
 
 __all__ = ["Secants", "normalised", "quadratic_values"]
@@ -174,5 +174,5 @@ def quadratic_values(directions: Array, matrix: Array) -> Array:
 
 def _inverse_lengths(coordinates: Array, pairs: Indices) -> Array:
     """Return ``1 / |u_i - u_j|`` for each pair, 0 where rounding swallowed the gap."""
-    inverse = inverse_squares(squared_gaps(coordinates, pairs))
-    return np.asarray(np.sqrt(np.nan_to_num(inverse, nan=0.0)))
+    squares = squared_gaps(coordinates, pairs)
+    return np.asarray(1.0 / np.sqrt(np.where(squares > 0.0, squares, np.inf)))

@@ -114,9 +114,8 @@ class DistanceTable:
                 inverse, close = self._kept[number], self.close[:0]
             else:
                 inverse, close = self._measured(distances, rows)
-            columns = slice(rows.start, self.points.n_points)
             shares = workspace.arrays(1, inverse.shape, self.dtype)[0]
-            images.block(images.left(rows), columns, shares)
+            self._squares(images, rows, shares)
             shares *= inverse
             return look(Stripe(rows.start, shares, close))
 
@@ -132,10 +131,19 @@ class DistanceTable:
         self, distances: SquaredDistances, rows: slice
     ) -> tuple[Real, Indices]:
         """Return inverse squared distances of a stripe, and its close pairs."""
+        squares = self._squares(distances, rows)
         columns = slice(rows.start, self.points.n_points)
-        left = distances.left(rows)
-        block = self._blocks.measure(distances, left, rows, columns)
+        block = self._blocks.marked(distances, squares, rows, columns)
         return block.inverted(), block.close
+
+    def _squares(
+        self, distances: SquaredDistances, rows: slice, out: Real | None = None
+    ) -> Real:
+        """Return the squared distances of a stripe."""
+        if len(self._rows) == 1:
+            return distances.table(out)
+        columns = slice(rows.start, self.points.n_points)
+        return distances.block(distances.left(rows), columns, out)
 
     def _mapped(self, function: Callable[[int], Answer]) -> Iterator[Answer]:
         """Yield ``function(number)`` for all stripes, computed by threads."""

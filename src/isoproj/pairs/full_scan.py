@@ -84,14 +84,11 @@ def summarise(
         Called with pairs done and pairs in all; None means the active callback.
     engine : Engine or None
         Where blocks are computed; None means threads of this process.
-    settings : ScanSettings
-        Sizes of blocks.
 
     Returns
     -------
     PairSummary
-        ``worst_pairs`` and ``worst_losses`` are exact; mean and histogram are exact
-        to the rounding of the block product (about 1e-5 in float32).
+        Worst pairs are exact; mean and histogram are exact to about 1e-5.
 
     Examples
     --------

@@ -179,9 +179,7 @@ class AllPairsProblem(Problem):
 
     def _squares(self, distances: SquaredDistances) -> Array:
         """Return all squared distances from one product; close ones are inaccurate."""
-        every = slice(0, self.coordinates.shape[0])
-        table = distances.block(distances.left(every), every)
-        squares = table.ravel()[self.flat]
+        squares = distances.table().ravel()[self.flat]
         return np.asarray(np.maximum(squares, 0.0, out=squares))
 
     def retained(self, basis: Array) -> Array:

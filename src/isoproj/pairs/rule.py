@@ -263,10 +263,9 @@ def prepare_pairs(
 
     Returns
     -------
-    points : Points
-        The points; the origin is the last if rows count as directions.
-    selected : PairSet
-        The pairs, without those of identical points.
+    Points, PairSet
+        The points, with the origin as last one if rows count as directions, and the
+        pairs of distinct points.
 
     Raises
     ------

@@ -45,8 +45,6 @@ def screened_weakest(
 
     Parameters
     ----------
-    points : Points
-        The points.
     factor : ndarray of shape (n_dims, s)
         The map keeps ``|factor.T x|^2`` of direction ``x``.
     level : float
@@ -58,8 +56,6 @@ def screened_weakest(
         Largest number of pairs to return, weakest first.
     n_pairs : int
         Number of all pairs.
-    engine, settings
-        Where blocks are computed, and their sizes.
     """
     sweep = _WeakestSweep(factor, most, settings)
     # No pair keeps more than this, so a higher level rules out no pair.

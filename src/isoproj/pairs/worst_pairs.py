@@ -149,8 +149,6 @@ def find_worst(
         Called with pairs done and pairs in all; None means the active callback.
     engine : Engine or None
         Where blocks are computed; None means threads of this process.
-    settings : WorstPairsSettings
-        Sizes of the search.
 
     Returns
     -------
@@ -257,12 +255,10 @@ class _Sweep:
         alone = np.flatnonzero(points.first_copy == np.arange(points.n_points))
         chosen = alone[:: max(1, alone.size // self.settings.n_opening)]
         linear = points.frame.coordinates_of(self.components.T)
-        rows, every = points.coordinates[chosen], slice(0, chosen.size)
-        images = SquaredDistances.of(rows @ linear, np.float32)
-        lengths = SquaredDistances.of(rows, np.float32)
-        ratios = images.block(images.left(every), every)
+        rows = points.coordinates[chosen]
+        ratios = SquaredDistances.of(rows @ linear, np.float32).table()
         with np.errstate(invalid="ignore", divide="ignore"):
-            ratios /= lengths.block(lengths.left(every), every)
+            ratios /= SquaredDistances.of(rows, np.float32).table()
         ratios[np.tri(chosen.size, dtype=bool) | ~np.isfinite(ratios)] = np.inf
         count = min(32 + 2 * self.n_worst, ratios.size - 1)
         lowest = np.argpartition(ratios, count, axis=None)[:count]
