@@ -74,8 +74,6 @@ def summarise(
 
     Parameters
     ----------
-    points, pairs
-        The points and the pairs that count.
     components : ndarray of shape (k, n_features)
         Linear map, float64.
     n_worst : int

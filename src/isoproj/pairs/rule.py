@@ -265,12 +265,7 @@ def prepare_pairs(
     -------
     Points, PairSet
         The points, with the origin as last one if rows count as directions, and the
-        pairs of distinct points.
-
-    Raises
-    ------
-    ValueError
-        If no pair is left, or ``pairs`` is none of the above.
+        pairs of distinct points. A ValueError says if no pair is left.
 
     Examples
     --------
