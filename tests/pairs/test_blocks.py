@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from geometry import cloud, every_pair, random_basis, seeds
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from isoproj import audit
+from isoproj.exceptions import NoPairsError
 from isoproj.pairs.blocks import (
     PairBlocks,
     SquaredDistances,
@@ -169,6 +172,9 @@ def test_a_thread_gets_the_same_memory_again():
     again = workspace.arrays(1, (2, 5), np.dtype(np.float32))
     assert first.shape == (2, 3, 4)
     assert np.shares_memory(first, again)
+    copied = pickle.loads(pickle.dumps(workspace))
+    elsewhere = copied.arrays(1, (2, 5), np.dtype(np.float32))
+    assert not np.shares_memory(first, elsewhere)
 
 
 # Gaps that rounding swallows -----------------------------------------------------
@@ -226,5 +232,6 @@ def test_the_exact_scan_judges_a_swallowed_gap_from_the_data(swallowed):
 
 def test_a_list_of_swallowed_gaps_alone_is_refused(swallowed):
     points, pairs = prepare_pairs(swallowed[0], [[0, 1]], rotate=True)
-    with pytest.raises(ValueError, match="rounding swallows all 1 gaps"):
-        PairSearch(points, pairs)
+    search = PairSearch(points, pairs)
+    with pytest.raises(NoPairsError, match="rounding swallows all 1 gaps"):
+        search.weakest(np.eye(points.n_dims, 1), 1.0)

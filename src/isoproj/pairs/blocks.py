@@ -108,6 +108,10 @@ class Workspace:
     def __init__(self) -> None:
         self._local = threading.local()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Memory of a thread stays in its process.
+        return Workspace, ()
+
     def arrays(self, count: int, shape: tuple[int, int], dtype: np.dtype[Any]) -> Real:
         """Return ``count`` arrays of any values; the next call reuses their memory."""
         size = count * shape[0] * shape[1]

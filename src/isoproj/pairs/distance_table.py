@@ -81,6 +81,7 @@ class DistanceTable:
         self._rows = [slice(a, min(a + step, n)) for a in range(0, n, step)]
         self._blocks = PairBlocks(points.first_copy, _ACCURACY[dtype])
         self._kept: list[Real] = []
+        self._workspace = Workspace()
 
     @property
     def is_kept(self) -> bool:
@@ -104,7 +105,7 @@ class DistanceTable:
         self, mapped: Array, look: Callable[[Stripe], Answer]
     ) -> Iterator[Answer]:
         """Yield ``look(stripe)`` for all stripes, given the points under a map."""
-        storage, workspace = self.points.storage, Workspace()
+        storage = self.points.storage
         images = SquaredDistances.of(mapped, self.dtype, storage=storage)
         distances = None if self.is_kept else self._distances()
 
@@ -114,7 +115,7 @@ class DistanceTable:
                 inverse, close = self._kept[number], self.close[:0]
             else:
                 inverse, close = self._measured(distances, rows)
-            shares = workspace.arrays(1, inverse.shape, self.dtype)[0]
+            shares = self._workspace.arrays(1, inverse.shape, self.dtype)[0]
             self._squares(images, rows, shares)
             shares *= inverse
             return look(Stripe(rows.start, shares, close))

@@ -25,7 +25,14 @@ from isoproj.pairs.rule import PairSet
 from isoproj.pairs.tally import N_BINS, PairSummary, Tally
 from isoproj.pairs.top_pairs import exact_losses
 
-__all__ = ["N_BINS", "PairSummary", "ScanSettings", "largest_ratio", "summarise"]
+__all__ = [
+    "LARGEST_FLOAT32_RATIO",
+    "N_BINS",
+    "PairSummary",
+    "ScanSettings",
+    "largest_ratio",
+    "summarise",
+]
 
 # Parts into which the square on the diagonal is cut.
 _DIAGONAL = 3
@@ -34,7 +41,7 @@ _ACCURACY = 1.0 / 16.0
 # With a larger share of close pairs than this, a float32 block is done in float64.
 _MANY_CLOSE = 1.0 / 64.0
 # Squares of lengths that a map stretches by more than 1e4 may not fit float32.
-_LARGEST_FLOAT32_RATIO = 1e8
+LARGEST_FLOAT32_RATIO = 1e8
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +198,7 @@ class _AllPairsScan:
         self.varying = points.varying_columns()
         is_wide = (
             sweep.n_pairs <= self.settings.most_float64
-            or sweep.top > _LARGEST_FLOAT32_RATIO
+            or sweep.top > LARGEST_FLOAT32_RATIO
         )
         self.factors = self._factors(np.float64 if is_wide else np.float32)
         self.float64_factors = self.factors if is_wide else None

@@ -165,12 +165,6 @@ class PairSearch:
         self._engine = chosen(engine)
         self._table: DistanceTable | None = None
         self._single = _Differences(self.coordinates, self._singled_out(memory_limit))
-        if pairs.listed is not None and not self._single.pairs.size:
-            msg = (
-                f"pairs must have a direction; rounding swallows all {self.n_pairs:,} "
-                "gaps beside the other rows. Drop rows that are far away from them."
-            )
-            raise NoPairsError(msg)
         # Listed pairs may join few of the points; only those need mapping.
         self._rows, self._row_of = self.coordinates, np.arange(points.n_points)
         if pairs.listed is not None:
@@ -256,6 +250,12 @@ class PairSearch:
         self.n_searches += 1
         if self.is_slow:
             parts.append(self._weak_survivors(factor, mapped, level, most))
+        if not parts:
+            msg = (
+                f"pairs must have a direction; rounding swallows all {self.n_pairs:,} "
+                "gaps beside the other rows. Drop rows that are far away from them."
+            )
+            raise NoPairsError(msg)
         codes = np.concatenate([part[0] for part in parts])
         retained = np.concatenate([part[1] for part in parts])
         if retained.size > most:

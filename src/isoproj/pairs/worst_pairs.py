@@ -18,7 +18,12 @@ from isoproj.numerics.arrays import is_sparse
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.threads import single_blas_thread
 from isoproj.pairs.blocks import SquaredDistances, Workspace
-from isoproj.pairs.full_scan import ScanSettings, largest_ratio, summarise
+from isoproj.pairs.full_scan import (
+    LARGEST_FLOAT32_RATIO,
+    ScanSettings,
+    largest_ratio,
+    summarise,
+)
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairSet
 from isoproj.pairs.screening import Screens, ScreenSettings, Sieve
@@ -26,8 +31,6 @@ from isoproj.pairs.top_pairs import Leaders, exact_losses
 
 __all__ = ["Effort", "WorstPairs", "WorstPairsSettings", "find_worst"]
 
-# Squares of lengths that a map stretches by more than 1e4 may not fit float32.
-_LARGEST_FLOAT32_RATIO = 1e8
 # One stripe of this many comes in the first round, which sets the level of the second.
 _FIRST = 16
 
@@ -225,7 +228,7 @@ def _pays(
         and pairs.n_pairs > settings.fewest_pairs
         # Span coordinates of sparse rows lack what a Gram matrix cannot see.
         and not is_sparse(points.rows)
-        and largest_ratio(components) <= _LARGEST_FLOAT32_RATIO
+        and largest_ratio(components) <= LARGEST_FLOAT32_RATIO
     )
 
 
