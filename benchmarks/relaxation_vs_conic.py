@@ -25,7 +25,6 @@ from _data import mnist_digit
 from isoproj.baselines.isometry import matrix_root
 from isoproj.baselines.sdp import conic_programme, run_clarabel, run_scs
 from isoproj.numerics.threads import one_blas_thread
-from isoproj.pairs.extremes import PairPool
 from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.rule import prepare_pairs
 from isoproj.proof.bounds import lower_bound
@@ -70,7 +69,7 @@ def conic(pool, k, chosen, run, library, limit):
 
 def compare(digit, r, k, *, handed, limit):
     points, pairs = prepare_pairs(mnist_digit(digit, r), rotate=True)
-    pool = PairPool(points, pairs)
+    pool = PairSearch(points, pairs)
     runs = [ours(points, pairs, k) for _ in range(3)]
     seconds = min(run[0] for run in runs)
     _, matrix, listed, weights = runs[0]

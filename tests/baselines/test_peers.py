@@ -27,8 +27,8 @@ from isoproj.baselines.isometry import Fit, balanced, clip_to_band
 from isoproj.baselines.nile_pro import largest_deviation_prox
 from isoproj.baselines.numax import soft_threshold
 from isoproj.baselines.secant_avoidance import turn_towards
-from isoproj.pairs import extremes
-from isoproj.pairs.extremes import PairPool, quadratic_values
+from isoproj.pairs.directions import quadratic_values
+from isoproj.pairs.oracle import PairSearch, SearchSettings
 from isoproj.pairs.rule import prepare_pairs
 from isoproj.reproduction.datasets import load, sample
 from isoproj.reproduction.referee import score_map
@@ -193,7 +193,7 @@ def test_numax_finds_the_least_trace():
     cvxpy = pytest.importorskip("cvxpy")
     rows, delta = curved(8, 14, 6), 0.3
     points, pairs = prepare_pairs(rows, rotate=True)
-    directions = PairPool(points, pairs).directions(every_pair(14))
+    directions = PairSearch(points, pairs).directions(every_pair(14))
     matrix = cvxpy.Variable((6, 6), PSD=True)
     kept = cvxpy.sum(cvxpy.multiply(directions @ matrix, directions), axis=1)
     problem = cvxpy.Problem(
@@ -354,17 +354,21 @@ def test_no_method_goes_below_the_certified_lower_bound(seed, k):
 
 
 @pytest.mark.parametrize("labelled", [False, True])
-def test_blocks_find_the_same_extremes_as_one_table(labelled, monkeypatch):
+def test_blocks_find_the_same_extremes_as_one_table(labelled):
     rows = curved(17, 50, 8)
     rows[7] = rows[3]
     points, pairs = prepare_pairs(rows, rotate=True)
     labels = np.arange(50) % 3 if labelled else None
     factor = cloud(18, 8, 2)
-    kept = PairPool(points, pairs, labels)
+    kept = PairSearch(points, pairs, labels=labels)
     table = kept.extremes(factor, n_low=20, n_high=20)
-    monkeypatch.setattr(extremes, "_LARGEST_KEPT", 0)
-    monkeypatch.setattr(extremes, "_BLOCK_ENTRIES", 300)
-    walked = PairPool(points, pairs, labels)
+    walked = PairSearch(
+        points,
+        pairs,
+        memory_limit=0.0,
+        labels=labels,
+        settings=SearchSettings(block_rows=6),
+    )
     blocks = walked.extremes(factor, n_low=20, n_high=20)
     np.testing.assert_array_equal(blocks.low_pairs, table.low_pairs)
     np.testing.assert_array_equal(blocks.high_pairs, table.high_pairs)
@@ -378,7 +382,7 @@ def test_the_best_scale_is_the_best():
     rows = cloud(19, 15, 6)
     points, pairs = prepare_pairs(rows, rotate=True)
     factor = cloud(20, 6, 3)
-    pool = PairPool(points, pairs)
+    pool = PairSearch(points, pairs)
     scaled, constant = balanced(factor, pool.extremes(factor, n_low=1, n_high=1))
     kept = ((pool.directions(every_pair(15)) @ scaled) ** 2).sum(1)
     worst = [np.abs(kept * s**2 - 1).max() for s in (0.99, 1.0, 1.01)]

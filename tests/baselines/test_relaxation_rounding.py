@@ -17,8 +17,9 @@ from isoproj.baselines.fantope import (
     systematic_sample,
 )
 from isoproj.baselines.sdp import conic_programme, solve_conic
-from isoproj.pairs.extremes import PairPool, quadratic_values
+from isoproj.pairs.directions import quadratic_values
 from isoproj.pairs.moments import pose
+from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.rule import prepare_pairs
 from isoproj.solvers.api import Clock
 
@@ -154,7 +155,7 @@ def test_the_relaxation_is_what_cvxpy_says():
     cvxpy = pytest.importorskip("cvxpy")
     rows, k = cloud(11, 14, 6), 2
     points, pairs = prepare_pairs(rows, rotate=True)
-    directions = PairPool(points, pairs).directions(every_pair(14))
+    directions = PairSearch(points, pairs).directions(every_pair(14))
     matrix = cvxpy.Variable((6, 6), PSD=True)
     kept = cvxpy.sum(cvxpy.multiply(directions @ matrix, directions), axis=1)
     constraints = [np.eye(6) - matrix >> 0, cvxpy.trace(matrix) == k]
@@ -195,7 +196,9 @@ def test_a_missing_back_end_names_the_extra(backend, monkeypatch):
 def test_a_conic_solve_cut_short_still_gives_valid_bounds():
     pytest.importorskip("scs")
     points, pairs = prepare_pairs(cloud(4, 40, 20), rotate=True)
-    found = solve_conic(PairPool(points, pairs), 4, "scs", clock=Clock(0.05), tol=1e-9)
+    found = solve_conic(
+        PairSearch(points, pairs), 4, "scs", clock=Clock(0.05), tol=1e-9
+    )
     values = np.linalg.eigvalsh(found.matrix)
     assert values.min() > -1e-9
     assert values.max() < 1 + 1e-9
@@ -211,10 +214,12 @@ def test_rank_reduction_keeps_the_worst_pair_and_reaches_the_bound(seed, k):
     problem = pose(points, pairs, k)
     relaxed = random_fantope(seed, 7, k) * 0.5 + np.eye(7) * k / 14
     before = quadratic_values(
-        PairPool(points, pairs).directions(every_pair(9)), relaxed
+        PairSearch(points, pairs).directions(every_pair(9)), relaxed
     )
     reduced = reduce_rank(problem, relaxed, clock=Clock(None))
-    after = quadratic_values(PairPool(points, pairs).directions(every_pair(9)), reduced)
+    after = quadratic_values(
+        PairSearch(points, pairs).directions(every_pair(9)), reduced
+    )
     assert after.min() >= before.min() - 1e-7
     assert abs(np.trace(reduced) - k) < 1e-7
     values = np.linalg.eigvalsh(reduced)

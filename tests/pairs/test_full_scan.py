@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse
 from geometry import brute_losses, cloud, every_pair, random_basis, seeds
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from isoproj import audit
-from isoproj.pairs import full_scan as scan
+from isoproj.pairs.full_scan import N_BINS, ScanSettings, summarise
+from isoproj.pairs.rule import prepare_pairs
 
 
 def clusters():
@@ -63,18 +66,22 @@ MAPS = {
 }
 
 
-@pytest.fixture(params=["float64", "float32"])
-def precision(request, monkeypatch):
-    if request.param == "float32":
-        monkeypatch.setattr(scan, "_SMALL", 0)
+FLOAT64 = ScanSettings()
+FLOAT32 = ScanSettings(most_float64=0)
+
+
+@pytest.fixture(params=[FLOAT64, FLOAT32], ids=["float64", "float32"])
+def precision(request):
     return request.param
 
 
-@pytest.fixture
-def small_blocks(monkeypatch):
-    monkeypatch.setattr(scan, "_BLOCK_ROWS", 7)
-    monkeypatch.setattr(scan, "_BLOCK_COLUMNS", 11)
-    monkeypatch.setattr(scan, "_SETTLE", 5)
+def in_small_blocks(settings):
+    return replace(settings, block_rows=7, block_columns=11, n_settled=5)
+
+
+def scanned(rows, components, settings, pairs="all", **options):
+    points, selected = prepare_pairs(rows, pairs, rotate=False)
+    return summarise(points, selected, components, settings=settings, **options)
 
 
 def assert_agrees_with_brute_force(result, rows, components, pairs=None):
@@ -83,25 +90,36 @@ def assert_agrees_with_brute_force(result, rows, components, pairs=None):
     size = max(1.0, np.linalg.norm(components, 2) ** 2)
     assert result.n_pairs == losses.size
     m = min(10, losses.size)
-    assert_allclose(
-        result.worst_distortions, np.sort(losses)[::-1][:m], atol=1e-13 * size
-    )
+    assert_allclose(result.worst_losses, np.sort(losses)[::-1][:m], atol=1e-13 * size)
     found = {tuple(p): v for p, v in zip(pairs.tolist(), losses, strict=True)}
     named = [tuple(p) for p in result.worst_pairs.tolist()]
     assert len(set(named)) == m
-    for pair, stated in zip(named, result.worst_distortions, strict=True):
+    for pair, stated in zip(named, result.worst_losses, strict=True):
         assert abs(found[pair] - stated) <= 1e-13 * size
     gain = max(0.0, -losses.min())
-    assert result.stretch == pytest.approx(gain, abs=2e-6, rel=1e-12)
-    assert result.mean == pytest.approx(losses.mean(), abs=2e-5 * size)
-    assert result.histogram[0].sum() == losses.size
+    assert result.largest_gain == pytest.approx(gain, abs=2e-6, rel=1e-12)
+    assert result.mean_loss == pytest.approx(losses.mean(), abs=2e-5 * size)
+    assert result.counts.sum() == losses.size
 
 
 @pytest.mark.parametrize("data", DATA)
 @pytest.mark.parametrize("linear", MAPS)
 def test_the_scan_agrees_with_brute_force(data, linear, precision):
-    result = audit(DATA[data], MAPS[linear])
+    result = scanned(DATA[data], MAPS[linear], precision)
     assert_agrees_with_brute_force(result, DATA[data], MAPS[linear])
+
+
+@pytest.mark.parametrize("data", DATA)
+@pytest.mark.parametrize("linear", MAPS)
+def test_an_audit_tells_what_the_scan_found(data, linear):
+    summary = scanned(DATA[data], MAPS[linear], FLOAT64)
+    result = audit(DATA[data], MAPS[linear])
+    assert_array_equal(result.worst_pairs, summary.worst_pairs)
+    assert_array_equal(result.worst_distortions, summary.worst_losses)
+    assert_array_equal(result.histogram[0], summary.counts)
+    assert result.n_pairs == summary.n_pairs
+    assert result.stretch == summary.largest_gain
+    assert result.mean == summary.mean_loss
 
 
 @pytest.mark.parametrize("exponent", np.arange(1.0, 9.5, 0.5))
@@ -109,23 +127,26 @@ def test_the_scan_agrees_with_brute_force(data, linear, precision):
 def test_one_far_point_hides_no_pair_of_the_others(exponent, linear, precision):
     rows = cloud(0, 60, 8)
     rows[-1] *= 10.0**exponent
+    losses = np.sort(brute_losses(rows, MAPS[linear])[1])[::-1]
+    worst = scanned(rows, MAPS[linear], precision).worst_losses
+    assert_allclose(worst, losses[:10], atol=1e-12)
     for spread in (True, False):
         worst = audit(rows, MAPS[linear], spread=spread).worst_distortions
-        losses = np.sort(brute_losses(rows, MAPS[linear])[1])[::-1]
         assert_allclose(worst, losses[:10], atol=1e-12)
 
 
 @pytest.mark.parametrize("data", DATA)
 @pytest.mark.parametrize("linear", ["orthonormal", "stretching"])
-def test_many_small_blocks_give_the_same_answer(data, linear, precision, small_blocks):
-    result = audit(DATA[data], MAPS[linear])
+def test_many_small_blocks_give_the_same_answer(data, linear, precision):
+    result = scanned(DATA[data], MAPS[linear], in_small_blocks(precision))
     assert_agrees_with_brute_force(result, DATA[data], MAPS[linear])
 
 
 @pytest.mark.parametrize("data", DATA)
 @pytest.mark.parametrize("linear", MAPS)
 def test_sparse_rows_give_the_same_answer(data, linear, precision):
-    result = audit(scipy.sparse.csr_array(DATA[data]), MAPS[linear])
+    rows = scipy.sparse.csr_array(DATA[data])
+    result = scanned(rows, MAPS[linear], precision)
     assert_agrees_with_brute_force(result, DATA[data], MAPS[linear])
 
 
@@ -133,53 +154,53 @@ def test_sparse_rows_give_the_same_answer(data, linear, precision):
 def test_wide_sparse_rows_give_the_same_answer(data, precision):
     wide = DATA[data].reshape(12, 40)
     components = random_basis(9, 40, 4).T
-    result = audit(scipy.sparse.csr_array(wide), components)
+    result = scanned(scipy.sparse.csr_array(wide), components, precision)
     assert_agrees_with_brute_force(result, wide, components)
 
 
-@given(seeds, st.integers(2, 40), st.integers(1, 6), st.sampled_from([0, 2_000_000]))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_lattice_points_with_many_ties_are_scanned_right(
-    monkeypatch, seed, r, d, small
-):
-    monkeypatch.setattr(scan, "_SMALL", small)
+@given(
+    seeds, st.integers(2, 40), st.integers(1, 6), st.sampled_from([FLOAT64, FLOAT32])
+)
+def test_lattice_points_with_many_ties_are_scanned_right(seed, r, d, settings):
     rows = np.random.default_rng(seed).integers(-2, 3, size=(r, d)).astype(float)
     rows[0] = 7.0
     rows[1] = 5.0
     components = random_basis(seed, d, max(1, d - 1)).T
-    assert_agrees_with_brute_force(audit(rows, components), rows, components)
+    result = scanned(rows, components, settings)
+    assert_agrees_with_brute_force(result, rows, components)
 
 
 @pytest.mark.parametrize("data", DATA)
-def test_the_order_of_the_points_does_not_matter(data, precision, small_blocks):
+def test_the_order_of_the_points_does_not_matter(data, precision):
     order = np.random.default_rng(0).permutation(60)
-    straight = audit(DATA[data], MAPS["orthonormal"])
-    shuffled = audit(DATA[data][order], MAPS["orthonormal"])
-    assert shuffled.distortion == pytest.approx(straight.distortion, abs=1e-14)
-    assert shuffled.mean == pytest.approx(straight.mean, abs=2e-5)
+    small = in_small_blocks(precision)
+    straight = scanned(DATA[data], MAPS["orthonormal"], small)
+    shuffled = scanned(DATA[data][order], MAPS["orthonormal"], small)
+    worst = straight.worst_losses[0]
+    assert shuffled.worst_losses[0] == pytest.approx(worst, abs=1e-14)
+    assert shuffled.mean_loss == pytest.approx(straight.mean_loss, abs=2e-5)
 
 
 @pytest.mark.parametrize("data", DATA)
-def test_the_number_of_threads_does_not_matter(
-    data, precision, small_blocks, monkeypatch
-):
+def test_the_number_of_threads_does_not_matter(data, precision, monkeypatch):
     results = []
     for threads in ("1", "2", "5"):
         monkeypatch.setenv("ISOPROJ_NUM_THREADS", threads)
-        results.append(audit(DATA[data], MAPS["orthonormal"]))
+        small = in_small_blocks(precision)
+        results.append(scanned(DATA[data], MAPS["orthonormal"], small))
     one, *others = results
     for other in others:
-        assert_allclose(other.worst_distortions, one.worst_distortions, atol=1e-14)
-        assert_array_equal(other.histogram[0], one.histogram[0])
-        assert other.mean == pytest.approx(one.mean, abs=1e-14)
+        assert_allclose(other.worst_losses, one.worst_losses, atol=1e-14)
+        assert_array_equal(other.counts, one.counts)
+        assert other.mean_loss == pytest.approx(one.mean_loss, abs=1e-14)
 
 
 @pytest.mark.parametrize("n_worst", [1, 50, 1770, 10_000])
-def test_every_pair_can_be_asked_for_worst_first(n_worst, precision, small_blocks):
+def test_every_pair_can_be_asked_for_worst_first(n_worst, precision):
     rows, components = DATA["normal"], MAPS["orthonormal"]
-    result = audit(rows, components, n_worst=n_worst)
+    result = scanned(rows, components, in_small_blocks(precision), n_worst=n_worst)
     losses = np.sort(brute_losses(rows, components)[1])[::-1][:n_worst]
-    assert_allclose(result.worst_distortions, losses, atol=1e-13)
+    assert_allclose(result.worst_losses, losses, atol=1e-13)
     assert len(np.unique(result.worst_pairs, axis=0)) == losses.size
 
 
@@ -202,7 +223,8 @@ def test_rounding_takes_no_pair_out_of_the_histogram(precision):
     # Close pairs across the axis keep nothing; in float32 less than nothing.
     rows, components = np.repeat(cloud(0, 300, 2), 2, axis=0), np.eye(1, 2)
     rows[1::2, 1] += np.linspace(0.01, 0.03, 300)
-    assert_agrees_with_brute_force(audit(rows, components), rows, components)
+    result = scanned(rows, components, precision)
+    assert_agrees_with_brute_force(result, rows, components)
 
 
 @pytest.mark.parametrize("data", DATA)
@@ -211,14 +233,15 @@ def test_a_quantile_is_an_upper_bound_within_one_bin(data):
     losses = brute_losses(DATA[data], MAPS["orthonormal"])[1]
     for q, stated in result.quantiles.items():
         true = np.quantile(losses, q, method="inverted_cdf")
-        assert true - 1e-12 <= stated <= true + 1.0 / scan.N_BINS + 1e-12
+        assert true - 1e-12 <= stated <= true + 1.0 / N_BINS + 1e-12
 
 
 @pytest.mark.parametrize("data", ["normal", "near copies 1e-12", "many copies"])
 @pytest.mark.parametrize("linear", MAPS)
-def test_listed_pairs_alone_are_looked_at(data, linear, small_blocks):
+def test_listed_pairs_alone_are_looked_at(data, linear):
     pairs = every_pair(60)[::7]
-    result = audit(DATA[data], MAPS[linear], pairs=pairs)
+    small = in_small_blocks(FLOAT64)
+    result = scanned(DATA[data], MAPS[linear], small, pairs)
     assert_agrees_with_brute_force(result, DATA[data], MAPS[linear], pairs)
 
 
@@ -236,11 +259,12 @@ def test_directions_are_measured_from_the_origin():
     assert result.worst_pairs[0].tolist() == [kept.argmin(), 60]
 
 
-def test_progress_ends_at_all_pairs(small_blocks):
+def test_progress_ends_at_all_pairs():
     seen = []
-    audit(
+    scanned(
         DATA["normal"],
         MAPS["orthonormal"],
+        in_small_blocks(FLOAT64),
         progress=lambda done, n: seen.append((done, n)),
     )
     assert len(seen) > 1

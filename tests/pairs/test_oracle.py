@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from geometry import cloud, random_basis
-from numpy.testing import assert_allclose
+from geometry import cloud, every_pair, random_basis
+from numpy.testing import assert_allclose, assert_array_equal
 
-import isoproj.pairs.oracle
 from isoproj.pairs.directions import Secants
-from isoproj.pairs.oracle import PairSearch
+from isoproj.pairs.oracle import PairSearch, SearchSettings
 from isoproj.pairs.rule import prepare_pairs
 
 
@@ -21,43 +20,50 @@ def searched(rows, pairs="all", **options):
     return PairSearch(points, selected, **options)
 
 
-@pytest.fixture(params=["float64", "float32"])
-def precision(request, monkeypatch):
-    if request.param == "float32":
-        monkeypatch.setattr(isoproj.pairs.oracle, "_SMALL", 0)
-    monkeypatch.setattr(isoproj.pairs.oracle, "_BLOCK", 16)
-    return 1e-4 if request.param == "float32" else 1e-9
+SMALL_BLOCKS = SearchSettings(block_rows=16)
+FLOAT32 = SearchSettings(block_rows=16, most_float64=0)
+
+# Settings, and the accuracy of the shares they give.
+precision = pytest.mark.parametrize(
+    ("settings", "atol"),
+    [(SMALL_BLOCKS, 1e-9), (FLOAT32, 1e-4)],
+    ids=["float64", "float32"],
+)
 
 
 @pytest.mark.parametrize("memory_limit", [2e9, 0.0])
-def test_the_weakest_pairs_are_those_of_brute_force(precision, memory_limit):
-    search = searched(cloud(0, 60, 8), memory_limit=memory_limit)
+@precision
+def test_the_weakest_pairs_are_those_of_brute_force(settings, atol, memory_limit):
+    rows = cloud(0, 60, 8)
+    search = searched(rows, memory_limit=memory_limit, settings=settings)
     factor = cloud(1, search.points.n_dims, 3)
     i, j = np.triu_indices(60, 1)
     pairs = np.column_stack([i, j])
     exact = retained_by_hand(search.coordinates, factor, pairs)
     level = float(np.sort(exact)[40])
     found = search.weakest(factor, level)
-    assert_allclose(found.retained, np.sort(exact)[: found.codes.size], atol=precision)
+    assert_allclose(found.retained, np.sort(exact)[: found.codes.size], atol=atol)
     assert abs(found.codes.size - 41) <= 2
     measured = retained_by_hand(search.coordinates, factor, search.decode(found.codes))
-    assert_allclose(found.retained, measured, atol=precision)
+    assert_allclose(found.retained, measured, atol=atol)
 
 
-def test_the_weakest_pair_comes_even_if_none_is_weak_enough(precision):
-    search = searched(cloud(2, 40, 5))
+@precision
+def test_the_weakest_pair_comes_even_if_none_is_weak_enough(settings, atol):
+    search = searched(cloud(2, 40, 5), settings=settings)
     factor = cloud(3, 5, 2)
     found = search.weakest(factor, -1.0)
     pairs = np.column_stack(np.triu_indices(40, 1))
     exact = retained_by_hand(search.coordinates, factor, pairs)
-    assert_allclose(found.retained[0], exact.min(), atol=precision)
+    assert_allclose(found.retained[0], exact.min(), atol=atol)
 
 
-def test_close_and_identical_points_are_told_apart(precision):
+@pytest.mark.parametrize("settings", [SMALL_BLOCKS, FLOAT32])
+def test_close_and_identical_points_are_told_apart(settings):
     rows = cloud(4, 30, 6)
     rows[1] = rows[0]
     rows[3] = rows[2] + 1e-7 * cloud(5, 1, 6)[0]
-    search = searched(rows)
+    search = searched(rows, settings=settings)
     gap = search.coordinates[2] - search.coordinates[3]
     normal = np.linalg.qr(np.column_stack([gap, cloud(6, 6, 2)]))[0][:, 1:]
     found = search.weakest(normal, 1e-6)
@@ -79,6 +85,73 @@ def test_lowest_gives_about_as_many_as_asked():
     found = search.lowest(np.eye(6, 2), 100)
     assert 50 <= found.codes.size <= 100
     assert (np.diff(found.retained) >= 0).all()
+
+
+def test_codes_and_pairs_name_the_same_directions():
+    search = searched(cloud(13, 20, 4))
+    pairs = every_pair(20)[::3]
+    codes = search.encode(pairs)
+    assert_array_equal(search.decode(codes), pairs)
+    assert_array_equal(search.directions(codes), search.directions(pairs))
+    gaps = search.coordinates[pairs[:, 0]] - search.coordinates[pairs[:, 1]]
+    lengths = np.linalg.norm(gaps, axis=1, keepdims=True)
+    assert_allclose(search.directions(pairs), gaps / lengths)
+
+
+@pytest.mark.parametrize("listed", [False, True])
+@pytest.mark.parametrize("memory_limit", [2e9, 0.0])
+@precision
+def test_extremes_are_those_of_brute_force(settings, atol, memory_limit, listed):
+    pairs = every_pair(60)[::5] if listed else every_pair(60)
+    rows = cloud(14, 60, 8)
+    asked = pairs if listed else "all"
+    search = searched(rows, asked, memory_limit=memory_limit, settings=settings)
+    factor = cloud(15, 8, 3)
+    exact = retained_by_hand(search.coordinates, factor, pairs)
+    ends = search.extremes(factor, n_low=7, n_high=4)
+    order = np.argsort(exact)
+    # Candidates may come from float32; what is said of them is measured in float64.
+    assert_array_equal(ends.low_pairs, pairs[order[:7]])
+    assert_allclose(ends.low, exact[order[:7]], rtol=1e-12)
+    assert_array_equal(ends.high_pairs, pairs[order[:-5:-1]])
+    assert_allclose(ends.high, exact[order[:-5:-1]], rtol=1e-12)
+    assert search.extremes(factor, n_low=2).high.size == 0
+
+
+def test_close_pairs_are_among_the_extremes():
+    rows = cloud(16, 30, 6)
+    rows[3] = rows[2] + 1e-7 * cloud(17, 1, 6)[0]
+    for memory_limit in (2e9, 0.0):
+        search = searched(rows, memory_limit=memory_limit, settings=FLOAT32)
+        gap = search.coordinates[2] - search.coordinates[3]
+        normal = np.linalg.qr(np.column_stack([gap, cloud(6, 6, 2)]))[0]
+        low = search.extremes(normal[:, 1:], n_low=1)
+        high = search.extremes(1.01 * normal[:, :1], n_low=0, n_high=1)
+        assert low.low_pairs.tolist() == high.high_pairs.tolist() == [[2, 3]]
+
+
+def test_labels_split_the_extremes_by_class():
+    points, pairs = prepare_pairs(cloud(18, 40, 5), rotate=True)
+    labels = np.arange(40) % 4
+    search = PairSearch(points, pairs, labels=labels)
+    ends = search.extremes(cloud(19, 5, 2), n_low=1000, n_high=1000)
+    low, high = labels[ends.low_pairs], labels[ends.high_pairs]
+    assert (low[:, 0] != low[:, 1]).all()
+    assert (high[:, 0] == high[:, 1]).all()
+    assert len(low) + len(high) == pairs.n_pairs
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_the_uniform_moment_is_the_mean_over_directions(listed):
+    rows = cloud(20, 30, 5)
+    rows[9] = rows[4]
+    rows[11] = rows[10] + 1e-9 * cloud(21, 1, 5)[0]
+    search = searched(rows, every_pair(30)[::3] if listed else "all")
+    pairs = every_pair(30)[::3] if listed else every_pair(30)
+    pairs = pairs[search.points.are_distinct(pairs)]
+    directions = search.directions(pairs)
+    expected = directions.T @ directions / len(pairs)
+    assert_allclose(search.uniform_moment(), expected, atol=1e-9)
 
 
 @pytest.mark.parametrize("n_pairs", [3, 200])

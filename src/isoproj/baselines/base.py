@@ -24,7 +24,7 @@ from isoproj.estimators.base import (
 from isoproj.numerics.arrays import Rows
 from isoproj.numerics.spectral import Array, Indices, contraction
 from isoproj.numerics.threads import one_blas_thread
-from isoproj.pairs.extremes import PairPool
+from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairSet, prepare_pairs
 from isoproj.proof.audit import audit
@@ -49,9 +49,9 @@ class Task:
     clock: Clock
     monitor: Monitor | None
 
-    def pool(self, labels: NDArray[np.intp] | None = None) -> PairPool:
+    def pool(self, labels: NDArray[np.intp] | None = None) -> PairSearch:
         """Return the pairs that count, ready to be searched for extremes."""
-        return PairPool(self.points, self.pairs, labels)
+        return PairSearch(self.points, self.pairs, labels=labels)
 
     def principal_axes(self, k: int) -> Array:
         """Return the ``k`` directions of most variance, as columns in the span."""

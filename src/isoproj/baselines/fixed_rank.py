@@ -8,7 +8,7 @@ from isoproj.baselines.base import Found, Task
 from isoproj.baselines.isometry import balanced, principal_start
 from isoproj.baselines.rounds import Best, Rounds, union
 from isoproj.numerics.spectral import Array
-from isoproj.pairs.extremes import Extremes
+from isoproj.pairs.oracle import Extremes
 from isoproj.solvers.api import Status
 
 __all__ = ["STEPS_PER_ROUND", "FixedRankRounds"]

@@ -14,7 +14,7 @@ from isoproj.baselines.isometry import clip_to_band, outside_band
 from isoproj.baselines.rounds import Best
 from isoproj.estimators.base import check_positive
 from isoproj.numerics.spectral import Array, Indices
-from isoproj.pairs.extremes import Extremes
+from isoproj.pairs.oracle import Extremes
 from isoproj.solvers.api import Status
 
 __all__ = ["FroMax"]

@@ -17,7 +17,8 @@ import scipy.linalg
 
 from isoproj.baselines.rounds import union
 from isoproj.numerics.spectral import Array, Indices, top_eigenpairs
-from isoproj.pairs.extremes import Extremes, PairPool, quadratic_values
+from isoproj.pairs.directions import quadratic_values
+from isoproj.pairs.oracle import Extremes, PairSearch
 from isoproj.solvers.api import Clock
 
 __all__ = [
@@ -51,7 +52,7 @@ def balanced(factor: Array, ends: Extremes) -> tuple[Array, float]:
 
 
 def principal_start(
-    pool: PairPool, k: int, *, n_low: int, n_high: int
+    pool: PairSearch, k: int, *, n_low: int, n_high: int
 ) -> tuple[Array, Extremes]:
     """Return the principal directions of all pairs, and what they do to the pairs."""
     basis = top_eigenpairs(pool.uniform_moment(), k)[1]
@@ -132,14 +133,14 @@ class Splitting:
     n_iter: int = 0
 
     @staticmethod
-    def start(pool: PairPool, pairs: Indices, matrix: Array) -> Splitting:
+    def start(pool: PairSearch, pairs: Indices, matrix: Array) -> Splitting:
         """Return the splitting that starts from a matrix, with multipliers of zero."""
         fit = Fit(pool.directions(pairs))
         values = fit.forms(matrix)
         zeros = np.zeros_like(matrix), np.zeros_like(values)
         return Splitting(pairs, fit, matrix, matrix, zeros[0], values, zeros[1])
 
-    def on(self, pool: PairPool, pairs: Indices) -> Splitting:
+    def on(self, pool: PairSearch, pairs: Indices) -> Splitting:
         """Return the splitting on other pairs; new pairs get a multiplier of zero."""
         if np.array_equal(pairs, self.pairs):
             return self

@@ -11,7 +11,7 @@ from isoproj.baselines.isometry import Splitting, matrix_root, outside_band
 from isoproj.baselines.rounds import union
 from isoproj.estimators.base import check_positive
 from isoproj.numerics.spectral import Array
-from isoproj.pairs.extremes import Extremes
+from isoproj.pairs.oracle import Extremes
 from isoproj.solvers.dual_ascent import project_on_simplex
 
 __all__ = ["NILEPro", "largest_deviation_prox"]

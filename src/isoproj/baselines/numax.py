@@ -27,7 +27,7 @@ from isoproj.baselines.isometry import (
 from isoproj.baselines.rounds import Rounds, union
 from isoproj.estimators.base import check_positive
 from isoproj.numerics.spectral import Array, Indices
-from isoproj.pairs.extremes import Extremes, PairPool
+from isoproj.pairs.oracle import Extremes, PairSearch
 from isoproj.solvers.api import Clock, Status
 
 __all__ = ["NuMax", "soft_threshold"]
@@ -153,12 +153,13 @@ class NuMax(Baseline):
             return solve(float(self.delta))
         return _cut(task, _least_delta(solve, self._k, task.clock), self._k)
 
-    def _solve(self, task: Task, pool: PairPool, delta: float) -> Found:
+    def _solve(self, task: Task, pool: PairSearch, delta: float) -> Found:
         """Return the map of least trace that keeps every pair within ``delta``."""
+        rng = np.random.default_rng(task.generator.randint(2**31))
         bands = _Bands(
             pool,
             delta,
-            pairs=pool.sample(_N_START, task.generator),
+            pairs=pool.decode(pool.sample(_N_START, rng)),
             max_iter=int(self.max_iter),
             tol=self.tol,
             clock=task.clock,
@@ -208,7 +209,7 @@ class _Bands(Rounds):
 
     def __init__(
         self,
-        pool: PairPool,
+        pool: PairSearch,
         delta: float,
         *,
         pairs: Indices,

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from isoproj.numerics.spectral import Array, Indices
-from isoproj.pairs.extremes import Extremes, PairPool
+from isoproj.pairs.oracle import Extremes, PairSearch
 from isoproj.solvers.api import Clock, Monitor, Status, Step
 
 __all__ = ["Best", "Rounds", "union"]
@@ -66,7 +66,7 @@ class Rounds(ABC):
 
     def run(
         self,
-        pool: PairPool,
+        pool: PairSearch,
         *,
         max_rounds: int,
         clock: Clock,

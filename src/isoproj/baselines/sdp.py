@@ -28,8 +28,7 @@ from isoproj.baselines.isometry import matrix_root, principal_start
 from isoproj.baselines.rounds import Best, Rounds, union
 from isoproj.estimators.base import check_positive
 from isoproj.numerics.spectral import Array, Indices, top_eigenpairs
-from isoproj.pairs.extremes import Extremes, PairPool
-from isoproj.pairs.oracle import PairSearch
+from isoproj.pairs.oracle import Extremes, PairSearch
 from isoproj.solvers.api import Clock, Monitor, Status, Step
 from isoproj.solvers.relaxation.path import solve_relaxation
 from isoproj.solvers.relaxation.problem import LargestFloor, Relaxation
@@ -197,7 +196,7 @@ default="deterministic"
         )
 
     def _rounded(
-        self, fractional: FractionalProjection, pool: PairPool, task: Task
+        self, fractional: FractionalProjection, pool: PairSearch, task: Task
     ) -> tuple[Array, bool]:
         """Return a basis, and whether there was time for all draws."""
         if self.rounding == "deterministic":
@@ -263,7 +262,7 @@ def _solve_ours(task: Task, k: int, tol: float) -> _Relaxed:
 
 
 def solve_conic(
-    pool: PairPool,
+    pool: PairSearch,
     k: int,
     backend: str,
     *,
@@ -306,7 +305,7 @@ class _Conic(Rounds):
     n_low, n_high = 400, 0
 
     def __init__(
-        self, pool: PairPool, k: int, tol: float, clock: Clock, solve: _ConicSolve
+        self, pool: PairSearch, k: int, tol: float, clock: Clock, solve: _ConicSolve
     ) -> None:
         self.pool, self.k, self.tol, self.clock = pool, k, tol, clock
         self.solve, self.accuracy, self.n_iter = solve, 0.1 * tol, 0

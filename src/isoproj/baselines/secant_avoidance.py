@@ -15,7 +15,7 @@ from isoproj.baselines.base import Baseline, Found, Task, check_choice, check_fr
 from isoproj.baselines.rounds import Best, Rounds
 from isoproj.estimators.base import check_positive
 from isoproj.numerics.spectral import Array, orthonormal
-from isoproj.pairs.extremes import Extremes, PairPool
+from isoproj.pairs.oracle import Extremes, PairSearch
 from isoproj.solvers.api import Status
 
 __all__ = ["SecantAvoidance", "turn_towards"]
@@ -132,7 +132,7 @@ class _Turns(Rounds):
 
     n_low, n_high = 1, 0
 
-    def __init__(self, pool: PairPool, basis: Array, step: float) -> None:
+    def __init__(self, pool: PairSearch, basis: Array, step: float) -> None:
         self.pool, self.basis, self.step = pool, basis, step
         self.best = Best(basis)
         self.n_iter = 0

@@ -1,8 +1,8 @@
-"""What an engine is: it runs a sweep over blocks of pairs, wherever it likes.
+"""Engines run sweeps over blocks of pairs; a sweep does not know where it runs.
 
-A sweep names its blocks and knows how to look at one and how to put answers together;
-an engine decides where blocks are looked at. Answers must not depend on the order in
-which they are put together, so that every engine gives the same one.
+A sweep knows its tasks, how to do one of them, and how to merge answers. An engine
+decides where tasks are done. The order of merging must not change an answer, so that
+every engine gives the same one.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ __all__ = [
 
 Task = TypeVar("Task", contravariant=True)
 Part = TypeVar("Part")
-# What a sweep looks at: a dataclass of arrays. Engines carry it and do not open it.
+# The points: a dataclass of arrays, which engines pass on without looking inside.
 Geometry: TypeAlias = Any
 Visitor: TypeAlias = Callable[[Task], Part]
-# Looks at blocks, tells each answer as it comes (or None), returns all of them merged.
+# Does tasks, passes each answer to a callback (or None), and returns the merged answer.
 Run: TypeAlias = Callable[[Sequence[Task], Callable[[Part], None] | None], Part]
-# Told of pairs done and pairs in all.
+# Called with pairs done and pairs in all.
 Progress: TypeAlias = Callable[[int, int], None]
 
 _walk: ContextVar[Progress | None] = ContextVar("walk", default=None)
@@ -42,12 +42,9 @@ _walk: ContextVar[Progress | None] = ContextVar("walk", default=None)
 
 @contextmanager
 def walking(progress: Progress) -> Iterator[None]:
-    """Have every walk over pairs inside the context tell how far it is.
+    """Report the progress of every sweep over pairs inside the context.
 
-    Parameters
-    ----------
-    progress : callable
-        Called with pairs done and pairs in all; 0 pairs begin another walk.
+    ``progress`` is called with pairs done and pairs in all; each sweep begins with 0.
 
     Examples
     --------
@@ -68,24 +65,18 @@ def walking(progress: Progress) -> Iterator[None]:
 
 
 def current_walk(progress: Progress | None = None) -> Progress:
-    """Return whom a walk tells: who was named, else who watches, else nobody.
-
-    Examples
-    --------
-    >>> from isoproj.engines.base import current_walk
-    >>> current_walk()(0, 1)
-    """
+    """Return the progress callback: the argument, else the active one, else a no-op."""
     return progress or _walk.get() or (lambda _done, _n_pairs: None)
 
 
 class Sweep(Protocol[Task, Part]):
-    """A question about many pairs, asked block by block; small, and can be pickled."""
+    """A question about many pairs, answered task by task; small enough to pickle."""
 
     def visitor(self, points: Geometry) -> Visitor[Task, Part]:
-        """Return what looks at one block; made once where blocks are looked at."""
+        """Return the function that does one task; called once on each worker."""
 
     def merge(self, parts: Sequence[Part]) -> Part:
-        """Return the answer for several blocks together, whatever their order."""
+        """Return the answer to several tasks together, whatever their order."""
 
 
 class Engine(Protocol):
@@ -94,20 +85,7 @@ class Engine(Protocol):
     def opened(
         self, points: Geometry, sweep: Sweep[Task, Part]
     ) -> AbstractContextManager[Run[Task, Part]]:
-        """Return a context in which blocks of a sweep can be run.
-
-        Parameters
-        ----------
-        points : dataclass
-            The geometry.
-        sweep : Sweep
-            The question.
-
-        Returns
-        -------
-        context manager
-            It gives a function of tasks that returns their merged answer.
-        """
+        """Return a context with a function that does tasks and merges their answers."""
 
 
 class ThreadEngine:
@@ -126,20 +104,7 @@ class ThreadEngine:
     def opened(
         self, points: Geometry, sweep: Sweep[Task, Part]
     ) -> Iterator[Run[Task, Part]]:
-        """Return a context in which blocks of a sweep run on threads.
-
-        Parameters
-        ----------
-        points : dataclass
-            The geometry.
-        sweep : Sweep
-            The question.
-
-        Returns
-        -------
-        context manager
-            It gives a function of tasks that returns their merged answer.
-        """
+        """Return a context with a function that does tasks of a sweep on threads."""
         with one_blas_thread():
             visit = sweep.visitor(points)
 
@@ -157,22 +122,7 @@ class ThreadEngine:
 
 
 def chosen(engine: Engine | None) -> Engine:
-    """Return the engine asked for, threads by default, or say that it is none.
-
-    Parameters
-    ----------
-    engine : Engine or None
-        What was asked for.
-
-    Returns
-    -------
-    Engine
-        Ready to run.
-
-    Raises
-    ------
-    ValueError
-        If it is no engine.
+    """Return the engine, or threads for None; raise ValueError if it is no engine.
 
     Examples
     --------

@@ -1,11 +1,10 @@
 """Sweeps over blocks of pairs on the workers of a Dask cluster.
 
 Every worker gets the points once, and keeps what it prepares for a sweep as long as the
-sweep runs. Points that lie in a file which all workers can read are opened there;
-others are copied to each. Blocks go out in batches; their answers are merged on the
-workers, in a tree, and only a few of them travel to the client. A worker that dies
-costs the batches it had: Dask runs them again elsewhere. Should the points be lost with
-the last worker that held them, they are sent again from here.
+sweep runs. Points in a file that all workers can read are opened there; other points
+are copied to each worker. Tasks go out in batches. Workers merge their answers in a
+tree, and only a few answers travel to the client. If a worker dies, Dask runs its
+batches on another. If the last worker that held the points dies, they are sent again.
 """
 
 from __future__ import annotations
@@ -31,12 +30,13 @@ __all__ = ["DaskEngine"]
 Task = TypeVar("Task")
 Part = TypeVar("Part")
 
-# Batches for each thread of the cluster: what a dead worker costs, at most.
+# Batches for each thread of the cluster; a dead worker loses one or a few of them.
 _BATCHES = 8
+# Answers that are merged at once.
 _FAN_IN = 8
-# Times that everything is sent again before we give up.
+# Times that the points are sent before a sweep fails.
 _ATTEMPTS = 5
-# Rows that tell whether a file is the same here and there.
+# Rows that are compared to find out whether a file is the same on client and worker.
 _PROBES = 64
 
 _lock = threading.Lock()
@@ -54,8 +54,8 @@ class DaskEngine:
     Attributes
     ----------
     sharing : {"path", "copies"} or None
-        How workers got the points last: from a file that all of them can read, or
-        each a copy.
+        How workers got the points of the last sweep: from a file that all of them can
+        read, or as a copy for each.
 
     Raises
     ------
@@ -81,7 +81,7 @@ class DaskEngine:
         self._unread: Geometry = None
 
     def __deepcopy__(self, memo: object) -> DaskEngine:
-        # A connection is not a parameter that could be copied.
+        # A connection cannot be copied; scikit-learn's clone shares it.
         return self
 
     def __repr__(self) -> str:
@@ -91,20 +91,7 @@ class DaskEngine:
     def opened(
         self, points: Geometry, sweep: Sweep[Task, Part]
     ) -> Iterator[Run[Task, Part]]:
-        """Return a context in which blocks of a sweep run on the cluster.
-
-        Parameters
-        ----------
-        points : dataclass
-            The geometry.
-        sweep : Sweep
-            The question.
-
-        Returns
-        -------
-        context manager
-            It gives a function of tasks that returns their merged answer.
-        """
+        """Return a context with a function that does tasks on the cluster."""
         key = uuid.uuid4().hex
 
         def run(
@@ -136,7 +123,7 @@ class DaskEngine:
         parts: list[Part],
         told: Callable[[Part], None] | None,
     ) -> list[list[Task]]:
-        """Run batches, put their answers in ``parts``, return the batches lost."""
+        """Run batches, append their answers to ``parts``, return the batches lost."""
         submit, sent = self.client.submit, self._points_at_workers(points)
         nodes = [
             (submit(_visit, sent, sweep, key, batch, pure=False), [batch])
@@ -159,7 +146,7 @@ class DaskEngine:
                 lost += batches
                 continue
             except _UnreadableError:
-                # A worker came later, from where the files are not.
+                # A worker that joined later cannot read the files.
                 self._unread = points
                 lost += batches
                 continue
@@ -171,13 +158,13 @@ class DaskEngine:
         return lost
 
     def _batches(self, tasks: Sequence[Task]) -> list[list[Task]]:
-        """Deal tasks out; early stripes are long and late ones short."""
+        """Return tasks in batches; long early stripes and short late ones are mixed."""
         threads = max(1, sum(self.client.nthreads().values()))
         count = min(len(tasks), _BATCHES * threads)
         return [list(tasks[i::count]) for i in range(count)]
 
     def _points_at_workers(self, points: Geometry) -> Any:  # noqa: ANN401 - a future
-        """Return the points as every worker holds them."""
+        """Return a future of the points, which every worker holds."""
         known = self._sent is not None and self._sent[0] is points
         if not known or self._sent is None or self._sent[1].status != "finished":
             files = None if self._unread is points else _Files.of(points)
@@ -185,7 +172,7 @@ class DaskEngine:
                 readable = self.client.run(_is_readable, files).values()
                 files = files if all(readable) else None
             self.sharing = "copies" if files is None else "path"
-            # One copy would die with its only holder.
+            # A single copy would be lost with the worker that holds it.
             sent = self.client.scatter(files or points, broadcast=True, hash=False)
             self._sent = (points, sent)
         return self._sent[1]
@@ -197,16 +184,10 @@ class _UnreadableError(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Files:
-    """Points whose largest arrays are opened where they are needed.
+    """Points whose largest arrays are files that each worker opens.
 
-    Parameters
-    ----------
-    points : dataclass
-        Without these arrays.
-    arrays : dict of str to Mapped
-        Where they lie.
-    digests : dict of str to str
-        Of some rows of each, so that another file of the same name is noticed.
+    ``points`` lacks these arrays, ``arrays`` says where they are, and ``digests`` of
+    some of their rows reveal another file of the same name.
     """
 
     points: Geometry
@@ -215,7 +196,7 @@ class _Files:
 
     @staticmethod
     def of(points: Geometry) -> _Files | None:
-        """Return the points without what lies in files; None if nothing does."""
+        """Return the points without arrays in files; None if there are no files."""
         named = {field.name: getattr(points, field.name) for field in fields(points)}
         found = {
             name: Mapped.of(array)
@@ -226,11 +207,11 @@ class _Files:
         digests = {name: _digest(named[name]) for name in arrays}
         bare: Any = dict.fromkeys(arrays)
         files = _Files(replace(points, **bare), arrays, digests)
-        # Files without a name serve nobody else.
+        # Another process cannot open a file without a name.
         return files if arrays and _is_readable(files) else None
 
     def open(self) -> Geometry:
-        """Return the points, with arrays mapped here."""
+        """Return the points with their files mapped into memory."""
         opened: Any = {}
         for name, where in self.arrays.items():
             try:
@@ -244,12 +225,13 @@ class _Files:
 
 
 def _digest(rows: NDArray[Any]) -> str:
+    """Return a digest of some rows."""
     some = rows[np.linspace(0, len(rows) - 1, _PROBES).astype(np.intp)]
     return hashlib.sha256(np.ascontiguousarray(some).tobytes()).hexdigest()
 
 
 def _is_readable(files: _Files) -> bool:
-    """Return whether the files are those that are meant; asked on each worker."""
+    """Return whether this process can open the files and finds the right rows."""
     try:
         files.open()
     except _UnreadableError:
@@ -260,12 +242,12 @@ def _is_readable(files: _Files) -> bool:
 def _visit(
     points: Geometry, sweep: Sweep[Task, Part], key: str, batch: list[Task]
 ) -> Part:
-    """Look at blocks, on a worker."""
+    """Do a batch of tasks on a worker and merge their answers."""
     with one_blas_thread():
         with _lock:
             visit = _visitors.get(key)
             if visit is None:
-                # One sweep at a time: what the last one prepared is of no more use.
+                # Sweeps run one at a time, so that an older visitor is of no more use.
                 _visitors.clear()
                 here = points.open() if isinstance(points, _Files) else points
                 visit = _visitors[key] = sweep.visitor(here)
@@ -273,9 +255,11 @@ def _visit(
 
 
 def _merge(sweep: Sweep[Task, Part], parts: list[Part]) -> Part:
+    """Merge answers on a worker."""
     return sweep.merge(parts)
 
 
 def _forget(key: str) -> None:
+    """Free what a worker prepared for a sweep."""
     with _lock:
         _visitors.pop(key, None)

@@ -1,4 +1,4 @@
-"""Unit directions of a working set of pairs, applied without being formed."""
+"""Unit directions of pairs: as rows, or applied without being formed."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from numpy.typing import NDArray
 
 from isoproj.numerics.arrays import Rows
 from isoproj.numerics.spectral import Array, Indices
-from isoproj.pairs.points import squared_lengths
+from isoproj.pairs.blocks import squared_gaps
+from isoproj.pairs.rows import squared_lengths
 
-__all__ = ["Secants"]
+__all__ = ["Secants", "normalised", "quadratic_values"]
 
 Real = NDArray[Any]
 
 
 class Secants:
-    """The matrix of unit directions ``x_l``, one a row, as incidence times points.
+    """The matrix ``E`` of unit directions of pairs, as a product with the points.
 
-    A working set has more pairs than points, so that ``E V = B (U V)`` with the sparse
+    A working set has more pairs than points, so that ``E V = B (U V)`` with a sparse
     incidence matrix ``B`` costs a fraction of a product with ``E`` itself.
 
     Parameters
@@ -30,7 +31,7 @@ class Secants:
     pairs : ndarray of shape (m, 2)
         Pairs of distinct points.
     further : ndarray of shape (q, n_dims) or None
-        Rows that follow those of the pairs, of any length.
+        More rows of any length, after those of the pairs.
 
     Examples
     --------
@@ -113,13 +114,13 @@ class Secants:
         return pulled
 
     def take(self, index: Indices) -> Secants:
-        """Return the pairs at ``index`` alone, with all further rows."""
+        """Return the pairs at ``index`` and all further rows."""
         return self._derived(
             self.coordinates, self.pairs[index], self.inverse[index], self.further
         )
 
     def joined(self, index: Indices, pairs: Indices) -> Secants:
-        """Return the pairs at ``index``, then other ones, with all further rows."""
+        """Return the pairs at ``index``, then new pairs, then all further rows."""
         fresh = _inverse_lengths(self.coordinates, pairs)
         return self._derived(
             self.coordinates,
@@ -133,7 +134,7 @@ class Secants:
         if self.dtype == dtype:
             return self
         further = None if self.further is None else self.further.astype(dtype)
-        # Few of many points are joined: the others need no copy.
+        # Pairs may join few of many points; the others need no copy.
         seen, labels = np.unique(self.pairs, return_inverse=True)
         return self._derived(
             self.coordinates[seen].astype(dtype),
@@ -151,12 +152,27 @@ class Secants:
         return fresh
 
 
+def normalised(gaps: Real) -> Real:
+    """Return the rows scaled to length 1, in place; a row of zeros stays as it is."""
+    lengths = np.sqrt(squared_lengths(gaps))
+    gaps /= np.where(lengths > 0.0, lengths, 1.0)[:, None]
+    return gaps
+
+
+def quadratic_values(directions: Array, matrix: Array) -> Array:
+    """Return ``x^T P x`` for every row ``x`` of ``directions``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj.pairs.directions import quadratic_values
+    >>> quadratic_values(np.eye(2), np.diag([3.0, 1.0])).tolist()
+    [3.0, 1.0]
+    """
+    return np.asarray(np.einsum("ij,ij->i", directions @ matrix, directions))
+
+
 def _inverse_lengths(coordinates: Array, pairs: Indices) -> Array:
-    """Return ``1 / |u_i - u_j|`` for each pair, 0 where there is no direction."""
-    squares = np.concatenate(
-        [
-            squared_lengths(coordinates[chunk[:, 0]] - coordinates[chunk[:, 1]])
-            for chunk in np.array_split(pairs, 1 + pairs.shape[0] // 8192)
-        ]
-    )
+    """Return ``1 / |u_i - u_j|`` for each pair, 0 where rounding swallowed the gap."""
+    squares = squared_gaps(coordinates, pairs)
     return np.asarray(1.0 / np.sqrt(np.where(squares > 0.0, squares, np.inf)))

@@ -1,4 +1,4 @@
-"""Which rows are the same: hashes find candidates, the rows themselves decide."""
+"""Find identical rows: hashes give candidates, the rows themselves decide."""
 
 from __future__ import annotations
 
@@ -19,16 +19,6 @@ _CHUNK = 4096
 def first_copies(rows: Rows) -> Indices:
     """Return for every row the smallest number of a row identical to it.
 
-    Parameters
-    ----------
-    rows : ndarray or CSR array of shape (n_rows, n_features)
-        Finite floats.
-
-    Returns
-    -------
-    ndarray of shape (n_rows,)
-        Equal numbers mark identical points.
-
     Examples
     --------
     >>> import numpy as np
@@ -40,7 +30,7 @@ def first_copies(rows: Rows) -> Indices:
     first = np.arange(rows.shape[0])
     order = np.argsort(hashes, kind="stable")
     repeated = np.flatnonzero(np.diff(hashes[order]) == 0)
-    # Runs of equal hashes are candidates only: rows decide.
+    # Rows with equal hashes are candidates; the rows themselves are compared.
     for run in np.split(repeated, np.flatnonzero(np.diff(repeated) > 1) + 1):
         if run.size == 0:
             continue
@@ -53,7 +43,7 @@ def first_copies(rows: Rows) -> Indices:
 
 
 def _equals(rows: Rows, members: Indices) -> NDArray[np.bool_]:
-    """Return which of some rows are the same as the first of them."""
+    """Return which of the rows numbered ``members`` equal the first of them."""
     lead = as_dense(rows[members[:1]])
     same = np.empty(members.size, dtype=bool)
     for start in range(0, members.size, _CHUNK):
@@ -63,6 +53,7 @@ def _equals(rows: Rows, members: Indices) -> NDArray[np.bool_]:
 
 
 def _multipliers(count: int) -> Words:
+    """Return fixed random odd numbers."""
     generator = np.random.default_rng(20131)
     return generator.integers(1, 2**63, size=count, dtype=np.uint64) | np.uint64(1)
 
@@ -78,7 +69,7 @@ def _dense_hashes(rows: Rows) -> Words:
     per_value = rows.dtype.itemsize // 4
     multipliers = _multipliers(rows.shape[1] * per_value)
     hashes = np.empty(rows.shape[0], dtype=np.uint64)
-    # Blocks that stay in cache: the words are made, used once and forgotten.
+    # Blocks of rows are small enough for their words to stay in the cache.
     step = max(1, 2**17 // max(1, multipliers.size))
 
     def fill(start: int) -> None:

@@ -1,4 +1,4 @@
-"""The minimax problem on pairs of points: values, moments and gradients.
+"""Second moments of the directions of pairs, and the minimax problem they pose.
 
 For weights ``w`` on the simplex over pairs, ``M(w) = sum w_ij x_ij x_ij^T`` is the
 weighted second moment of the unit directions ``x_ij``. With edge weights
@@ -9,6 +9,7 @@ weighted second moment of the unit directions ``x_ij``. With edge weights
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import numpy as np
 import scipy.sparse
@@ -16,18 +17,32 @@ from numpy.typing import NDArray
 
 from isoproj.numerics.arrays import Rows
 from isoproj.numerics.spectral import Array, Indices, top_eigenpairs
-from isoproj.pairs.points import Points, squared_lengths
+from isoproj.numerics.threads import n_threads, one_blas_thread, threaded_map
+from isoproj.pairs.blocks import (
+    SquaredDistances,
+    inverse_squares,
+    is_close,
+    squared_gaps,
+)
+from isoproj.pairs.directions import normalised
+from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairSet
 
-__all__ = ["Problem", "graph_moment", "pose"]
+__all__ = ["Gaps", "Problem", "graph_moment", "pose", "summed_moment"]
 
-# Squared distances below this share of the norms are taken from differences.
-_CLOSE = 1e-6
+# Returns the differences of pairs, each at any scale, in a fresh array.
+Gaps = Callable[[Indices], Array]
+
+# Relative error of a squared distance beyond which it is taken from a difference: for
+# single pairs of a problem, and for a sum over all pairs.
+_PAIR_ACCURACY = 1e-8
+_SUM_ACCURACY = 1e-10
+_BLOCK_ROWS = 512
 _CHUNK = 4096
 
 
 class Problem(ABC):
-    """The question which projection keeps the worst pair longest.
+    """The search for the projection that keeps most of the worst pair.
 
     Parameters
     ----------
@@ -54,7 +69,7 @@ class Problem(ABC):
     @property
     @abstractmethod
     def n_pairs(self) -> int:
-        """Number of pairs with a direction."""
+        """Number of pairs of distinct points."""
 
     @abstractmethod
     def pairs(self, index: Indices) -> Indices:
@@ -66,7 +81,7 @@ class Problem(ABC):
 
     def moment(self, weights: Array) -> Array:
         """Return ``M(w)`` for weights of shape (n_pairs,)."""
-        index = np.flatnonzero(weights)
+        index = np.flatnonzero((weights != 0.0) & ~np.isnan(self.inverse_squares))
         close = index[self.is_close[index]]
         far = index[~self.is_close[index]]
         conductances = weights[far] * self.inverse_squares[far]
@@ -77,49 +92,26 @@ class Problem(ABC):
             moment += _edge_moment(self.coordinates, self.pairs(close), conductances)
         return moment
 
-    def _shares(self, squares: Array) -> Array:
-        """Return squared lengths as shares of the pairs' own, in place."""
-        squares *= self.inverse_squares
-        # A gap that rotation rounded to nothing keeps all of it: it must not seem
-        # the worst. The final scan judges it on the data itself.
-        squares[self.inverse_squares == 0.0] = 1.0
-        return squares
-
     def dual(self, weights: Array) -> tuple[float, Array]:
         """Return the dual value ``g(w)`` and the top eigenvectors of ``M(w)``.
 
-        Parameters
-        ----------
-        weights : ndarray of shape (n_pairs,)
-            Point of the simplex.
-
-        Returns
-        -------
-        value : float
-            One minus the sum of the ``n_components`` largest eigenvalues.
-        basis : ndarray of shape (n_dims, n_components)
-            Eigenvectors; minus their retained lengths are a supergradient.
+        The value is one minus the sum of the ``n_components`` largest eigenvalues. The
+        shares that the eigenvectors keep of each pair, negated, are a supergradient.
         """
         values, basis = top_eigenpairs(self.moment(weights), self.n_components)
         return 1.0 - float(values.sum()), basis
 
+    def _shares(self, squares: Array) -> Array:
+        """Return squared lengths as shares of the pairs' own, in place."""
+        squares *= self.inverse_squares
+        # A gap that rounding swallowed counts as kept whole, so that it is never the
+        # worst pair of a solver. The exact scan judges it from the data.
+        squares[np.isnan(self.inverse_squares)] = 1.0
+        return squares
+
 
 def pose(points: Points, pairs: PairSet, n_components: int) -> Problem:
-    """Return the problem over the pairs that count.
-
-    Parameters
-    ----------
-    points : Points
-        Geometry in span coordinates.
-    pairs : PairSet
-        The pairs.
-    n_components : int
-        Target dimension, between 1 and ``points.n_dims``.
-
-    Returns
-    -------
-    Problem
-        With one weight per pair.
+    """Return the problem over the pairs that count, with one weight for each pair.
 
     Examples
     --------
@@ -135,38 +127,16 @@ def pose(points: Points, pairs: PairSet, n_components: int) -> Problem:
     return ListedPairsProblem(points.coordinates, pairs.listed, n_components)
 
 
-def _squared_gaps(rows: Array, pairs: Indices) -> Array:
-    """Return the squared distance of each pair from the difference itself."""
-    squares = np.empty(pairs.shape[0])
-    for start in range(0, pairs.shape[0], _CHUNK):
-        chunk = pairs[start : start + _CHUNK]
-        gaps = rows[chunk[:, 0]] - rows[chunk[:, 1]]
-        squares[start : start + _CHUNK] = np.einsum("ij,ij->i", gaps, gaps)
-    return squares
-
-
-def _is_close(
-    coordinates: Array, i: Indices, j: Indices, squares: Array
-) -> NDArray[np.bool_]:
-    """Return which squared distances are small compared with the norms."""
-    norms = squared_lengths(coordinates)
-    return np.asarray(squares <= _CLOSE * (norms[i] + norms[j]))
-
-
-def _inverse(squares: Array) -> Array:
-    # 0 marks a gap of nearly identical points that rotation rounded to nothing.
-    return np.divide(1.0, squares, out=np.zeros_like(squares), where=squares > 0.0)
-
-
 class ListedPairsProblem(Problem):
     """The problem over an explicit list of pairs."""
 
     def __init__(self, coordinates: Array, listed: Indices, n_components: int) -> None:
         super().__init__(coordinates, n_components)
         self.listed = listed
-        squares = _squared_gaps(coordinates, listed)
-        self.inverse_squares = _inverse(squares)
-        self.is_close = _is_close(coordinates, listed[:, 0], listed[:, 1], squares)
+        squares = squared_gaps(coordinates, listed)
+        self.inverse_squares = inverse_squares(squares)
+        errors = SquaredDistances.of(coordinates).errors(listed)
+        self.is_close = is_close(squares, errors, _PAIR_ACCURACY)
 
     @property
     def n_pairs(self) -> int:
@@ -178,9 +148,8 @@ class ListedPairsProblem(Problem):
         return self.listed[index]
 
     def retained(self, basis: Array) -> Array:
-        """Return the share of squared length each pair keeps."""
-        squares = _squared_gaps(self.coordinates @ basis, self.listed)
-        return self._shares(squares)
+        """Return the share of squared length that each pair keeps."""
+        return self._shares(squared_gaps(self.coordinates @ basis, self.listed))
 
 
 class AllPairsProblem(Problem):
@@ -188,17 +157,16 @@ class AllPairsProblem(Problem):
 
     def __init__(self, points: Points, n_components: int) -> None:
         super().__init__(points.coordinates, n_components)
-        first = points.first_copy
-        rows, columns = np.triu_indices(points.n_points, 1)
+        pairs = np.column_stack(np.triu_indices(points.n_points, 1))
         if points.n_copies:
-            distinct = first[rows] != first[columns]
-            rows, columns = rows[distinct], columns[distinct]
-        self.flat = rows * points.n_points + columns
-        squares = self._squares(self.coordinates)
-        self.is_close = _is_close(self.coordinates, rows, columns, squares)
+            pairs = pairs[points.are_distinct(pairs)]
+        self.flat = pairs @ np.array([points.n_points, 1])
+        distances = SquaredDistances.of(self.coordinates)
+        squares = self._squares(distances)
+        self.is_close = is_close(squares, distances.errors(pairs), _PAIR_ACCURACY)
         self.close = np.flatnonzero(self.is_close)
-        squares[self.close] = self._close_squares(self.coordinates)
-        self.inverse_squares = _inverse(squares)
+        squares[self.close] = squared_gaps(self.coordinates, pairs[self.close])
+        self.inverse_squares = inverse_squares(squares)
 
     @property
     def n_pairs(self) -> int:
@@ -209,44 +177,25 @@ class AllPairsProblem(Problem):
         """Return the point numbers of the pairs at ``index``."""
         return np.column_stack(np.divmod(self.flat[index], self.coordinates.shape[0]))
 
-    def _squares(self, rows: Array) -> Array:
-        """Return all squared distances by one product; close pairs are inaccurate."""
-        gram = rows @ rows.T
-        norms = gram.diagonal().copy()
-        gram *= -2.0
-        gram += norms
-        gram += norms[:, None]
-        squares = gram.ravel()[self.flat]
+    def _squares(self, distances: SquaredDistances) -> Array:
+        """Return all squared distances from one product; close ones are inaccurate."""
+        squares = distances.table().ravel()[self.flat]
         return np.asarray(np.maximum(squares, 0.0, out=squares))
 
-    def _close_squares(self, rows: Array) -> Array:
-        return _squared_gaps(rows, self.pairs(self.close))
-
     def retained(self, basis: Array) -> Array:
-        """Return the share of squared length each pair keeps."""
+        """Return the share of squared length that each pair keeps."""
         projected = self.coordinates @ basis
-        squares = self._squares(projected)
+        squares = self._squares(SquaredDistances.of(projected))
         if self.close.size:
-            squares[self.close] = self._close_squares(projected)
+            squares[self.close] = squared_gaps(projected, self.pairs(self.close))
         return self._shares(squares)
 
 
 def graph_moment(coordinates: Array, pairs: Indices, conductances: Array) -> Array:
-    """Return ``U^T L U`` for the Laplacian ``L`` of a weighted graph on the points.
+    """Return ``sum c_ij (u_i - u_j)(u_i - u_j)^T = U^T L U``, given nonnegative ``c``.
 
-    Parameters
-    ----------
-    coordinates : ndarray of shape (n_points, n_dims)
-        One point a row.
-    pairs : ndarray of shape (m, 2)
-        Edges.
-    conductances : ndarray of shape (m,)
-        Their weights, nonnegative.
-
-    Returns
-    -------
-    ndarray of shape (n_dims, n_dims)
-        ``sum c_ij (u_i - u_j)(u_i - u_j)^T``.
+    ``L`` is the Laplacian of the graph whose edges are ``pairs``, of shape (m, 2), with
+    the weights ``conductances``, of shape (m,).
 
     Examples
     --------
@@ -260,7 +209,7 @@ def graph_moment(coordinates: Array, pairs: Indices, conductances: Array) -> Arr
     seen[pairs] = True
     nodes = np.flatnonzero(seen)
     if pairs.shape[0] < nodes.size:
-        # A forest-like graph: fewer edges than points, so take the edges as they are.
+        # With fewer edges than points a sum over edges is cheaper.
         return _edge_moment(coordinates, pairs, conductances)
     label = np.cumsum(seen) - 1
     i, j = label[pairs[:, 0]], label[pairs[:, 1]]
@@ -279,10 +228,91 @@ def graph_moment(coordinates: Array, pairs: Indices, conductances: Array) -> Arr
 
 
 def _edge_moment(coordinates: Array, pairs: Indices, conductances: Array) -> Array:
-    """Return the same sum edge by edge."""
+    """Return the same sum as ``graph_moment``, edge by edge."""
     total = np.zeros((coordinates.shape[1],) * 2)
     for start in range(0, pairs.shape[0], _CHUNK):
         chunk = pairs[start : start + _CHUNK]
         gaps = coordinates[chunk[:, 0]] - coordinates[chunk[:, 1]]
         total += (gaps * conductances[start : start + _CHUNK, None]).T @ gaps
+    return total
+
+
+def summed_moment(
+    coordinates: Array,
+    first_copy: Indices,
+    listed: Indices | None = None,
+    gaps_of: Gaps | None = None,
+) -> Array:
+    """Return the sum of ``x x^T`` over listed pairs, or over all pairs (None).
+
+    Parameters
+    ----------
+    coordinates : ndarray of shape (n_points, n_dims)
+        The points.
+    first_copy : ndarray of shape (n_points,)
+        For every point the smallest number of a point identical to it.
+    listed : ndarray of shape (m, 2) or None
+        The pairs.
+    gaps_of : callable or None
+        Returns the differences of close or listed pairs. None takes them from
+        ``coordinates``, whose rounding decides the direction of nearly identical
+        points.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj.pairs.moments import summed_moment
+    >>> line = np.array([[0.0, 0.0], [3.0, 4.0], [6.0, 8.0]])
+    >>> summed_moment(line, np.arange(3)).round(9).tolist()
+    [[1.08, 1.44], [1.44, 1.92]]
+    """
+
+    def own_gaps(chunk: Indices) -> Array:
+        return np.asarray(coordinates[chunk[:, 0]] - coordinates[chunk[:, 1]])
+
+    gaps_of = gaps_of or own_gaps
+    total = np.zeros((coordinates.shape[1],) * 2)
+    if listed is not None:
+        return _add_directions(total, listed, gaps_of)
+    n = coordinates.shape[0]
+    with one_blas_thread():
+        distances = SquaredDistances.of(coordinates)
+
+        def visit(start: int) -> tuple[Array, Indices]:
+            return _laplacian_part(coordinates, distances, start)
+
+        for part, close in threaded_map(visit, range(0, n, _BLOCK_ROWS), n_threads()):
+            total += part
+            lead = first_copy[close]
+            _add_directions(total, close[lead[:, 0] != lead[:, 1]], gaps_of)
+    return total
+
+
+def _laplacian_part(
+    coordinates: Array, distances: SquaredDistances, start: int
+) -> tuple[Array, Indices]:
+    """Return what some rows of the Laplacian add to ``U^T L U``, and the close pairs.
+
+    Edges weigh one over the squared distance. Those of close pairs would cancel and are
+    left out.
+    """
+    n = coordinates.shape[0]
+    rows, columns = slice(start, min(start + _BLOCK_ROWS, n)), slice(0, n)
+    squares = distances.block(distances.left(rows), columns)
+    close = distances.close_entries(
+        squares, squares.min(axis=1), rows, columns, _SUM_ACCURACY
+    )
+    squares[close[:, 0], close[:, 1]] = np.inf
+    weights = np.reciprocal(squares, out=squares)
+    pulled = weights.sum(axis=1)[:, None] * coordinates[rows]
+    pulled -= weights @ coordinates
+    close[:, 0] += start
+    return coordinates[rows].T @ pulled, close[close[:, 0] < close[:, 1]]
+
+
+def _add_directions(total: Array, pairs: Indices, gaps_of: Gaps) -> Array:
+    """Add ``x x^T`` of every pair to ``total``, from the differences themselves."""
+    for start in range(0, pairs.shape[0], _CHUNK):
+        unit = normalised(gaps_of(pairs[start : start + _CHUNK]))
+        total += unit.T @ unit
     return total

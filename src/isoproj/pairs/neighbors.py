@@ -1,4 +1,4 @@
-"""Every point with its nearest ones, exactly or by pynndescent."""
+"""The nearest neighbours of points, exactly or by pynndescent."""
 
 from __future__ import annotations
 
@@ -7,32 +7,22 @@ import importlib
 import numpy as np
 
 from isoproj.numerics.spectral import Array, Indices
-from isoproj.pairs.points import Points, squared_lengths
+from isoproj.pairs.blocks import is_close, product_error
+from isoproj.pairs.points import Points
+from isoproj.pairs.rows import squared_lengths
 
 __all__ = ["approximate_pairs", "nearest_pairs"]
 
-# Squared distances are trusted to this share.
-_MARGIN = 1e-9
+# Relative error of a squared distance beyond which neighbours are found by a tree.
+_ACCURACY = 1e-9
 
 
 def nearest_pairs(points: Points, asked: Indices, others: Indices, k: int) -> Indices:
-    """Return some points with the nearest of others; copies are no neighbours.
+    """Return ``k`` nearest neighbours of each point asked about, or all there are.
 
-    Parameters
-    ----------
-    points : Points
-        The geometry.
-    asked : ndarray of shape (m,)
-        Point numbers.
-    others : ndarray of shape (n,)
-        Point numbers among which to look; of copies one counts.
-    k : int
-        Neighbours of each, or as many as there are.
-
-    Returns
-    -------
-    ndarray of shape (n_pairs, 2)
-        Number of the point asked, number of its neighbour.
+    Neighbours are looked for among ``others``; of identical points one counts, and a
+    copy of the point itself does not. A row of the result is the number of the point
+    and the number of its neighbour.
 
     Examples
     --------
@@ -45,10 +35,10 @@ def nearest_pairs(points: Points, asked: Indices, others: Indices, k: int) -> In
     """
     copies, at = np.unique(points.first_copy[others], return_index=True)
     others = others[at]
-    # Products of rows as given would cancel far from the origin, or overflow.
+    # Products of rows that are not centred would cancel or overflow.
     near = _nearest(points.centred(others), points.centred(asked), k + 1)
     is_own = copies[near] == points.first_copy[asked][:, None]
-    # One more was asked for: the point's own copy, or else the last.
+    # One neighbour too many was asked for: drop the point's own copy, or the last.
     is_own[:, k:] |= ~is_own.any(axis=1, keepdims=True)
     row, column = np.nonzero(~is_own)
     return np.column_stack([asked[row], others[near[row, column]]])
@@ -61,9 +51,10 @@ def _nearest(rows: Array, asked: Array, count: int) -> Indices:
     count = min(count, rows.shape[0])
     lengths, near = NearestNeighbors(n_neighbors=count).fit(rows).kneighbors(asked)
     # Distances may come from products, which cancel where neighbours are close
-    # compared with their norms; a tree takes differences.
-    error = rows.shape[1] * np.finfo(np.float64).eps * squared_lengths(asked)
-    doubtful = np.flatnonzero(_MARGIN * np.square(lengths[:, -1]) <= error)
+    # compared with their norms; a tree takes differences. The norm of a close
+    # neighbour is about that of the point.
+    errors = product_error(rows.shape[1], np.float64) * 2.0 * squared_lengths(asked)
+    doubtful = np.flatnonzero(is_close(np.square(lengths[:, -1]), errors, _ACCURACY))
     if doubtful.size:
         tree = NearestNeighbors(n_neighbors=count, algorithm="kd_tree").fit(rows)
         near[doubtful] = tree.kneighbors(asked[doubtful], return_distance=False)
@@ -71,26 +62,11 @@ def _nearest(rows: Array, asked: Array, count: int) -> Indices:
 
 
 def approximate_pairs(points: Points, chosen: Indices, k: int) -> Indices:
-    """Return points with about their nearest ones.
+    """Return about ``k`` nearest neighbours of each chosen point, by pynndescent.
 
-    Parameters
-    ----------
-    points : Points
-        The geometry.
-    chosen : ndarray of shape (m,)
-        Point numbers, no two of them copies.
-    k : int
-        Neighbours of each.
-
-    Returns
-    -------
-    ndarray of shape (n_pairs, 2)
-        Number of a point, number of its neighbour.
-
-    Raises
-    ------
-    ValueError
-        If pynndescent is not installed.
+    No two of the chosen points may be identical. A row of the result is the number of a
+    point and the number of its neighbour. Without pynndescent a ValueError says how to
+    install it.
     """
     try:
         pynndescent = importlib.import_module("pynndescent")

@@ -1,49 +1,67 @@
-"""Find the pairs that a map keeps least of, again and again, for solvers.
+"""The oracle that solvers ask which pairs a map treats worst.
 
-Squared distances of the points never change while a solver runs, so their inverses are
-kept, in blocks, as long as they fit a memory budget; a search then costs one product of
-the width of the map. Answers are accurate to the product's rounding (float32 beyond two
-million pairs): good enough to choose what to work on. Beyond the budget a sieve rules
-out most pairs from a few coordinates, and only the others are measured. The last word
-on any basis is the exact scan of ``pairs.full_scan`` or ``pairs.worst_pairs``.
+Up to a memory budget the inverse squared distances of all pairs are kept, and a search
+costs one product of the width of the map. Beyond the budget a sieve rules out most
+pairs. Answers are accurate to the rounding of the product (float32 beyond two million
+pairs), which is good enough to choose pairs to work on. The exact scans of
+``pairs.full_scan`` and ``pairs.worst_pairs`` have the last word on any basis.
 """
 
 from __future__ import annotations
 
 import math
-import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isoproj.engines.base import Engine, Visitor, chosen, current_walk
+from isoproj.engines.base import Engine, chosen
+from isoproj.exceptions import NoPairsError
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.storage import Storage, row_slices
-from isoproj.numerics.threads import n_threads, one_blas_thread, threaded_map
-from isoproj.pairs.points import Points, squared_lengths, times
+from isoproj.numerics.threads import one_blas_thread
+from isoproj.pairs.blocks import Mask, Real, inverse_squares, squared_gaps
+from isoproj.pairs.directions import normalised
+from isoproj.pairs.distance_table import DistanceTable, Stripe
+from isoproj.pairs.moments import summed_moment
+from isoproj.pairs.points import Points
+from isoproj.pairs.rows import times
 from isoproj.pairs.rule import PairSet
-from isoproj.pairs.screening import BLOCK_ROWS, Screens, Sieve
+from isoproj.pairs.screened_search import screened_weakest
+from isoproj.pairs.screening import ScreenSettings
 
-__all__ = ["PairSearch", "Weakest"]
+__all__ = ["Extremes", "PairSearch", "SearchSettings", "Weakest"]
 
-_BLOCK = 512
-# Entries of a block of gaps.
-_CHUNK = 2**20
-_SMALL = 2_000_000
-_SAMPLE = 20_000
-# Pairs found weak lately; one of them tells how weak the weakest is at least.
-_POOL = 40_000
-# Stripes whose number shares this factor with the first come in the same round.
-_ROUNDS = (32, 16, 8, 4, 2, 1)
-# Pairs closer than this share of their norms are measured by their difference.
-_CLOSE = {np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-12}
+# A sample estimates a level; this factor makes too few pairs below it unlikely.
+_MARGIN = 1.5
 
 
-# Codes of pairs, what is kept of them, and how many pairs were looked at.
-_Found: TypeAlias = tuple[Indices, Array, int]
+@dataclass(frozen=True, slots=True)
+class SearchSettings:
+    """Sizes of the oracle.
+
+    Parameters
+    ----------
+    block_rows : int
+        Points in the rows of a block.
+    most_float64 : int
+        Number of pairs up to which distances are float64; more pairs use float32.
+    n_sampled : int
+        Random pairs from which levels are estimated.
+    n_recent : int
+        Weak pairs of earlier searches that are remembered.
+    screen : ScreenSettings
+        Sizes of the sieve.
+    """
+
+    block_rows: int = 512
+    most_float64: int = 2_000_000
+    n_sampled: int = 20_000
+    n_recent: int = 40_000
+    screen: ScreenSettings = field(default_factory=ScreenSettings)
+
+
+_USUAL = SearchSettings()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,27 +80,58 @@ class Weakest:
     retained: Array
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Extremes:
+    """The pairs that a map shrinks most and those that it stretches most.
+
+    Parameters
+    ----------
+    low_pairs : ndarray of shape (m, 2)
+        Pairs that keep the smallest shares, smallest first.
+    low : ndarray of shape (m,)
+        Their shares of squared length kept.
+    high_pairs : ndarray of shape (p, 2)
+        Pairs that keep the largest shares, largest first.
+    high : ndarray of shape (p,)
+        Their shares of squared length kept.
+    """
+
+    low_pairs: Indices
+    low: Array
+    high_pairs: Indices
+    high: Array
+
+
 class PairSearch:
     """All pairs that count, ready to be searched under one map after another.
+
+    A pair whose gap rounding swallowed has no direction here, and no search names it.
 
     Parameters
     ----------
     points : Points
-        Geometry in span coordinates.
+        Points in span coordinates.
     pairs : PairSet
         The pairs.
     memory_limit : float
         Bytes that kept distances may take.
     engine : Engine or None
-        Where pairs are looked at that do not fit the memory; None means threads of
-        this process.
+        Where pairs are searched if distances do not fit the memory; None means
+        threads of this process.
+    labels : ndarray of shape (n_points,) or None
+        With labels, ``extremes`` looks only for pairs of different classes at the low
+        end and only for pairs of one class at the high end.
+    settings : SearchSettings
+        Sizes of blocks and samples.
 
     Attributes
     ----------
     n_searches : int
-        Searches of all pairs so far.
+        Number of searches for the weakest pairs so far.
     is_slow : bool
-        Whether a search takes seconds: distances did not fit the memory.
+        Whether a search takes seconds because distances did not fit the memory.
+    recent : ndarray of shape (m,)
+        Codes of pairs found weak in earlier slow searches.
 
     Examples
     --------
@@ -102,47 +151,38 @@ class PairSearch:
         *,
         memory_limit: float = 2e9,
         engine: Engine | None = None,
+        labels: NDArray[np.intp] | None = None,
+        settings: SearchSettings = _USUAL,
     ) -> None:
         self.points = points
         self.pairs = pairs
+        self.labels = labels
         self.n_pairs = pairs.n_pairs
         self.coordinates = points.coordinates
-        small = pairs.n_pairs <= _SMALL
-        self._dtype = np.dtype(np.float64 if small else np.float32)
-        self._extra = np.empty((0, 2), dtype=np.intp)
-        self._kept: list[NDArray[Any]] = []
-        self._engine = chosen(engine)
-        self._pool = np.empty(0, dtype=np.intp)
+        self.settings = settings
         self.n_searches = 0
-        self.is_slow = False
-        if pairs.listed is not None:
-            self._extra = pairs.listed
-        elif pairs.n_pairs * self._dtype.itemsize < min(
-            memory_limit, points.storage.room
-        ):
-            self._starts = range(0, points.n_points, _BLOCK)
-            with one_blas_thread():
-                self._keep_blocks()
-        else:
-            self.is_slow = True
-        inverse = _inverse_squares(self.coordinates, self._extra)
-        # Rotation rounded some gaps to nothing: they have no direction to work with,
-        # and the exact scan at the end judges them on the data itself.
-        self._extra = self._extra[np.isfinite(inverse)]
-        self._extra_inverse = inverse[np.isfinite(inverse)]
-        sampled = self.decode(self.sample(_SAMPLE, np.random.default_rng(0)))
+        self.recent: Indices = np.empty(0, dtype=np.intp)
+        self._engine = chosen(engine)
+        self._table: DistanceTable | None = None
+        self._single = _Differences(self.coordinates, self._singled_out(memory_limit))
         # Listed pairs may join few of the points; only those need mapping.
-        self._rows, self._labels = self.coordinates, np.arange(points.n_points)
+        self._rows, self._row_of = self.coordinates, np.arange(points.n_points)
         if pairs.listed is not None:
-            used = np.unique(self._extra)
+            used = np.unique(self._single.pairs)
             self._rows = _taken(self.coordinates, used, points.storage)
-            self._labels = np.cumsum(np.bincount(used, minlength=points.n_points)) - 1
-        self._sampled = sampled, _inverse_squares(self.coordinates, sampled)
+            self._row_of = np.cumsum(np.bincount(used, minlength=points.n_points)) - 1
+        sampled = self.sample(settings.n_sampled, np.random.default_rng(0))
+        self._sampled = _Differences(self.coordinates, self.decode(sampled))
 
     @property
-    def recent(self) -> Indices:
-        """Codes of pairs found weak lately; none where distances are kept."""
-        return self._pool
+    def n_dims(self) -> int:
+        """Number of coordinates of a direction."""
+        return self.points.n_dims
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether distances did not fit the memory."""
+        return self._table is not None and not self._table.is_kept
 
     def decode(self, codes: Indices) -> Indices:
         """Return point numbers, shape (m, 2), of pair codes."""
@@ -152,287 +192,236 @@ class PairSearch:
         """Return the codes of pairs, shape (m, 2), of point numbers."""
         return np.asarray(pairs @ np.array([self.points.n_points, 1]))
 
-    def directions(self, codes: Indices) -> Array:
-        """Return the unit directions of pairs, shape (m, n_dims)."""
-        pairs = self.decode(codes)
-        gaps = self.coordinates[pairs[:, 0]] - self.coordinates[pairs[:, 1]]
-        lengths = np.sqrt(squared_lengths(gaps))
-        gaps /= np.where(lengths > 0.0, lengths, 1.0)[:, None]
-        return gaps
+    def directions(self, pairs: Indices) -> Array:
+        """Return the unit directions, shape (m, n_dims), of pairs or of pair codes."""
+        pairs = pairs if pairs.ndim == 2 else self.decode(pairs)
+        gaps = self.coordinates[pairs[:, 0]]
+        gaps -= self.coordinates[pairs[:, 1]]
+        return normalised(gaps)
+
+    def uniform_moment(self) -> Array:
+        """Return the mean of ``x x^T`` over all pairs, shape (n_dims, n_dims)."""
+        total = summed_moment(
+            self.coordinates, self.points.first_copy, self.pairs.listed
+        )
+        return np.asarray(total / self.n_pairs)
 
     def sample(self, count: int, rng: np.random.Generator) -> Indices:
-        """Return codes of about ``count`` random pairs, all where there are fewer."""
+        """Return codes of about ``count`` random pairs, or of all if they are fewer."""
         n = self.points.n_points
         if self.pairs.listed is not None:
             pairs = rng.permutation(self.pairs.listed)[:count]
         else:
-            # One point stands for all that are identical to it.
+            # One point stands for all points that are identical to it.
             alone = np.flatnonzero(self.points.first_copy == np.arange(n))
             if alone.size * (alone.size - 1) // 2 <= count:
-                chosen = np.column_stack(np.triu_indices(alone.size, 1))
+                some = np.column_stack(np.triu_indices(alone.size, 1))
             else:
-                chosen = np.sort(rng.integers(alone.size, size=(count, 2)), axis=1)
-                chosen = chosen[chosen[:, 0] != chosen[:, 1]]
-            pairs = alone[chosen]
-        pairs = pairs[np.isfinite(_inverse_squares(self.coordinates, pairs))]
-        return np.unique(self.encode(pairs))
+                some = np.sort(rng.integers(alone.size, size=(count, 2)), axis=1)
+                some = some[some[:, 0] != some[:, 1]]
+            pairs = alone[some]
+        return np.unique(self.encode(_Differences(self.coordinates, pairs).pairs))
 
     def weakest(self, factor: Array, level: float, most: int = 20_000) -> Weakest:
-        """Return the pairs of which at most ``level`` is kept, and the weakest anyway.
+        """Return the pairs that keep at most ``level``, and the weakest in any case.
 
         Parameters
         ----------
         factor : ndarray of shape (n_dims, s)
-            ``|factor.T x|^2`` is what is kept of direction ``x``.
+            The map keeps ``|factor.T x|^2`` of direction ``x``.
         level : float
-            Share below which pairs are wanted.
+            Largest share of pairs to return.
         most : int
             Largest number of pairs to return, weakest first.
-
-        Returns
-        -------
-        Weakest
-            At least one pair.
         """
         with one_blas_thread():
             mapped = times(self._rows, factor, self.points.storage)
-            if self.n_pairs > _SMALL:
-                # Collecting millions of pairs to keep thousands would cost more than
-                # the search itself.
+            if self.n_pairs > self.settings.most_float64:
+                # Collecting millions of pairs to return thousands would cost more
+                # than the search itself.
                 level = min(level, self._sampled_level(mapped, most))
             parts = []
-            if self._extra.shape[0]:
-                parts.append(self._among_extra(mapped, level))
-            if self._kept:
-                parts += self._among_blocks(mapped.astype(self._dtype), level)
+            if self._single.pairs.size:
+                parts.append(self._weak_singles(mapped, level))
+            if self._table is not None and self._table.is_kept:
+                parts += self._table.over_stripes(
+                    mapped, lambda stripe: self._weak_entries(stripe, level)
+                )
         self.n_searches += 1
         if self.is_slow:
-            parts.append(self._sifted(factor, mapped, level, most))
+            parts.append(self._weak_survivors(factor, mapped, level, most))
+        if not parts:
+            msg = (
+                f"pairs must have a direction; rounding swallows all {self.n_pairs:,} "
+                "gaps beside the other rows. Drop rows that are far away from them."
+            )
+            raise NoPairsError(msg)
         codes = np.concatenate([part[0] for part in parts])
         retained = np.concatenate([part[1] for part in parts])
         if retained.size > most:
             keep = np.argpartition(retained, most)[:most]
             codes, retained = codes[keep], retained[keep]
         order = np.lexsort((codes, retained))
-        least = retained[order] <= max(level, float(retained.min()))
-        return Weakest(codes[order][least], retained[order][least])
+        is_weak = retained[order] <= max(level, float(np.fmin.reduce(retained)))
+        return Weakest(codes[order][is_weak], retained[order][is_weak])
 
     def lowest(self, factor: Array, count: int) -> Weakest:
-        """Return about ``count`` of the pairs that are kept least of.
+        """Return about ``count`` of the pairs that a map keeps least of.
 
-        The share below which they lie is estimated from a sample.
-
-        Parameters
-        ----------
-        factor : ndarray of shape (n_dims, s)
-            ``|factor.T x|^2`` is what is kept of direction ``x``.
-        count : int
-            How many pairs are wanted.
-
-        Returns
-        -------
-        Weakest
-            At least one pair, at most ``count``.
+        The level that they stay below is estimated from a sample. There is at least
+        one pair, and at most ``count``.
         """
         with one_blas_thread():
-            level = self._sampled_level(
-                times(self._rows, factor, self.points.storage), count
-            )
+            mapped = times(self._rows, factor, self.points.storage)
+            level = self._sampled_level(mapped, count)
         return self.weakest(factor, level, most=count)
 
+    def extremes(self, factor: Array, *, n_low: int, n_high: int = 0) -> Extremes:
+        """Return the pairs that a map shrinks and stretches most, outermost first.
+
+        Candidates come from the product; their shares are measured from differences.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from isoproj.pairs.rule import prepare_pairs
+        >>> from isoproj.pairs.oracle import PairSearch
+        >>> rows = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 1.0]])
+        >>> search = PairSearch(*prepare_pairs(rows, rotate=False))
+        >>> search.extremes(np.array([[1.0], [0.0]]), n_low=1).low_pairs.tolist()
+        [[0, 2]]
+        """
+        low, high = [self._single.pairs], [self._single.pairs]
+        with one_blas_thread():
+            mapped = times(self.coordinates, factor, self.points.storage)
+            if self._table is not None:
+                for ends in self._table.over_stripes(
+                    mapped, lambda stripe: self._ends(stripe, n_low, n_high)
+                ):
+                    low.append(ends[0])
+                    high.append(ends[1])
+            low_pairs, lows = self._outermost(mapped, low, n_low, sign=1.0)
+            high_pairs, highs = self._outermost(mapped, high, n_high, sign=-1.0)
+        return Extremes(low_pairs, lows, high_pairs, highs)
+
+    def _singled_out(self, memory_limit: float) -> Indices:
+        """Return the pairs to measure by differences; keep distances of the others."""
+        if self.pairs.listed is not None:
+            return self.pairs.listed
+        is_small = self.n_pairs <= self.settings.most_float64
+        dtype = np.dtype(np.float64 if is_small else np.float32)
+        self._table = DistanceTable(self.points, dtype, self.settings.block_rows)
+        room = min(memory_limit, self.points.storage.room)
+        if self.n_pairs * dtype.itemsize < room:
+            with one_blas_thread():
+                self._table.keep()
+        return self._table.close
+
     def _sampled_level(self, mapped: Array, count: int) -> float:
-        """Return the share below which about ``count`` pairs, or more, are kept."""
-        share = 1.5 * count / self.n_pairs
-        if share >= 1.0:
+        """Return a share that about ``count`` pairs, or more, stay below."""
+        fraction = _MARGIN * count / self.n_pairs
+        if fraction >= 1.0:
             return math.inf
-        pairs, inverse = self._sampled
-        squares = _squares(mapped, self._labels[pairs])
-        return float(np.quantile(squares * inverse, share))
+        shares = self._sampled.shares(mapped, self._row_of)
+        return float(np.quantile(shares, fraction))
 
-    def _among_extra(self, mapped: Array, level: float) -> tuple[Indices, Array]:
-        """Measure listed and close pairs by their differences."""
-        retained = _squares(mapped, self._labels[self._extra]) * self._extra_inverse
-        rows = _low_rows(retained, level)
-        return self.encode(self._extra[rows]), retained[rows]
+    def _weak_singles(self, mapped: Array, level: float) -> tuple[Indices, Array]:
+        """Return weak pairs among those that are measured by their differences."""
+        retained = self._single.shares(mapped, self._row_of)
+        rows = _low_entries(retained, level)
+        return self.encode(self._single.pairs[rows]), retained[rows]
 
-    def _sifted(
+    def _weak_entries(self, stripe: Stripe, level: float) -> tuple[Indices, Array]:
+        """Return weak pairs of a stripe of the table."""
+        shares = stripe.shares.ravel()
+        flat = _low_entries(shares, level)
+        return self.encode(stripe.pairs(flat)), shares[flat].astype(np.float64)
+
+    def _weak_survivors(
         self, factor: Array, mapped: Array, level: float, most: int
     ) -> tuple[Indices, Array]:
-        """Search with a sieve, at a level that the weakest pair stays below."""
-        pool = np.concatenate([self._pool, self.encode(self._sampled[0])])
-        pairs = self.decode(pool)
-        inverse = _inverse_squares(self.coordinates, pairs)
-        retained = np.where(
-            np.isfinite(inverse), _squares(mapped, pairs) * inverse, math.inf
+        """Return weak pairs that survive a sieve, and remember them."""
+        recent = _Differences(self.coordinates, self.decode(self.recent))
+        known = [
+            x.shares(mapped).min(initial=math.inf) for x in (recent, self._sampled)
+        ]
+        codes, retained = screened_weakest(
+            self.points,
+            factor,
+            level,
+            float(min(known)),
+            most=most,
+            n_pairs=self.n_pairs,
+            engine=self._engine,
+            settings=self.settings.screen,
         )
-        sweep = _WeakestSweep(factor, most)
-        least = float(retained.min())
-        # No pair keeps more than this, so that a level above it rules out none.
-        level = min(level, 2.0 * float(np.linalg.norm(factor, 2)) ** 2)
-        starts = np.arange(0, self.points.n_points, BLOCK_ROWS)
-        turn = np.gcd(np.arange(starts.size), _ROUNDS[0])
-        found: _Found = np.empty(0, dtype=np.intp), np.empty(0), 0
-        tell, n_seen = current_walk(), 0
-        tell(0, self.n_pairs)
+        joined = np.unique(np.concatenate([codes, self.recent]))
+        is_full = joined.size > self.settings.n_recent
+        self.recent = codes[: self.settings.n_recent] if is_full else joined
+        return codes, retained
 
-        def told(part: _Found) -> None:
-            nonlocal n_seen
-            n_seen += part[2]
-            tell(n_seen, self.n_pairs)
+    def _ends(self, stripe: Stripe, n_low: int, n_high: int) -> tuple[Indices, Indices]:
+        """Return candidates of a stripe for either end, close pairs included."""
+        low = high = stripe.shares
+        if self.labels is not None:
+            rows = slice(stripe.start, stripe.start + low.shape[0])
+            same = self.labels[rows][:, None] == self.labels[stripe.start :]
+            low = np.where(same, np.nan, low)
+            high = np.where(same, high, np.nan)
+        ends = [stripe.pairs(_smallest(low.ravel(), n_low)), stripe.close]
+        if not n_high:
+            return np.concatenate(ends), stripe.close
+        others = [stripe.pairs(_smallest(-high.ravel(), n_high)), stripe.close]
+        return np.concatenate(ends), np.concatenate(others)
 
-        with self._engine.opened(self.points, sweep) as run:
-            done = 0
-            for size in _ROUNDS:
-                chosen = starts[turn == size]
-                if not chosen.size:
-                    continue
-                bar = max(level, least)
-                part = run([(int(start), bar) for start in chosen], told)
-                found = sweep.merge([found, part])
-                done += chosen.size
-                # What is left can be told by what was seen: no weaker pair than the
-                # weakest, or no more pairs than wanted.
-                least = min(least, float(found[1].min(initial=math.inf)))
-                expected = math.ceil(1.5 * most * done / starts.size)
-                if found[1].size > expected:
-                    level = min(level, float(found[1][expected]))
-        least = max(level, least)
-        codes, weak = found[0][found[1] <= least], found[1][found[1] <= least]
-        pool = np.unique(np.concatenate([codes, self._pool]))
-        if pool.size > _POOL:
-            pool = codes[:_POOL]
-        self._pool = pool
-        return codes, weak
-
-    def _among_blocks(
-        self, mapped: NDArray[Any], level: float
-    ) -> list[tuple[Indices, Array]]:
-        norms = np.einsum("ij,ij->i", mapped, mapped)
-
-        def visit(number: int) -> tuple[Indices, Array]:
-            start = self._starts[number]
-            ratios = _squared_distances(mapped, norms, start)
-            ratios *= self._kept[number]
-            return self._low_entries(ratios, start, level)
-
-        return list(threaded_map(visit, range(len(self._starts)), n_threads()))
-
-    def _low_entries(
-        self, ratios: NDArray[Any], start: int, level: float
+    def _outermost(
+        self, mapped: Array, candidates: list[Indices], count: int, sign: float
     ) -> tuple[Indices, Array]:
-        flat = np.flatnonzero(ratios <= ratios.dtype.type(level))
-        if flat.size == 0:
-            # NaN marks what is no pair; fmin passes over it.
-            least = np.fmin.reduce(ratios, axis=None)
-            flat = np.flatnonzero(ratios == least)[:1]
-        i, j = np.divmod(flat, ratios.shape[1])
-        codes = (i + start) * self.points.n_points + j + start
-        return codes, ratios.ravel()[flat].astype(np.float64)
+        """Return the ``count`` smallest shares times ``sign``, with their pairs."""
+        pairs = np.concatenate(candidates)
+        if self.labels is not None:
+            same = self.labels[pairs[:, 0]] == self.labels[pairs[:, 1]]
+            pairs = pairs[same if sign < 0.0 else ~same]
+        measured = _Differences(self.coordinates, pairs if count else pairs[:0])
+        shares, pairs = measured.shares(mapped), measured.pairs
+        order = np.lexsort((pairs[:, 1], pairs[:, 0], sign * shares))[:count]
+        return pairs[order], shares[order]
 
-    def _keep_blocks(self) -> None:
-        """Keep inverse squared distances, and find close pairs."""
-        storage, walked = self.points.storage, self.coordinates
-        if self._dtype != walked.dtype:
-            walked = storage.filled(walked, walked.shape, self._dtype)
-        norms = np.einsum("ij,ij->i", walked, walked)
-        close: list[Indices] = []
 
-        def visit(start: int) -> NDArray[Any]:
-            inverse, near = self._measured_block(walked, norms, start)
-            close.append(near)
-            return inverse
+class _Differences:
+    """Pairs that are measured by their differences; swallowed gaps are left out."""
 
-        self._kept = list(threaded_map(visit, self._starts, n_threads()))
-        storage.count(self._kept)
-        self._extra = np.concatenate(close)
-        order = np.lexsort((self._extra[:, 1], self._extra[:, 0]))
-        self._extra = self._extra[order]
+    def __init__(self, coordinates: Array, pairs: Indices) -> None:
+        inverse = inverse_squares(squared_gaps(coordinates, pairs))
+        has_direction: Mask = ~np.isnan(inverse)
+        self.pairs = pairs[has_direction]
+        self._inverse = inverse[has_direction]
 
-    def _measured_block(
-        self, walked: NDArray[Any], norms: NDArray[Any], start: int
-    ) -> tuple[NDArray[Any], Indices]:
-        """Return inverse squared distances, NaN where close or no pair, and the close.
+    def shares(self, mapped: Array, row_of: Indices | None = None) -> Array:
+        """Return the share that each pair keeps, given the points under a map.
 
-        Rows are points ``start:start+_BLOCK``, columns ``start:``.
+        ``row_of`` says in which row of ``mapped`` each point is; None means its own.
         """
-        table = _squared_distances(walked, norms, start)
-        height = table.shape[0]
-        limits = norms[start:] + norms[start : start + height, None]
-        limits *= self._dtype.type(_CLOSE[self._dtype])
-        close = table <= limits
-        corner = np.tri(height, dtype=bool)
-        close[:, :height] &= ~corner
-        near = np.argwhere(close) + start
-        table[close] = np.nan
-        table[:, :height][corner] = np.nan
-        first = self.points.first_copy
-        distinct = first[near[:, 0]] != first[near[:, 1]]
-        return np.reciprocal(table, out=table), near[distinct]
+        pairs = self.pairs if row_of is None else row_of[self.pairs]
+        return squared_gaps(mapped, pairs) * self._inverse
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _WeakestSweep:
-    """A search with a sieve as an engine sees it; a task is a stripe and a level."""
-
-    factor: Array
-    most: int
-
-    def visitor(self, points: Points) -> Visitor[tuple[int, float], _Found]:
-        coordinates = points.coordinates
-        sieve = Sieve.of(coordinates, self.factor, points.storage)
-        screens = Screens(sieve)
-        mapped = times(coordinates, self.factor, points.storage)
-        local = threading.local()
-
-        def visit(task: tuple[int, float]) -> _Found:
-            start, level = task
-            parts = []
-            for found, n_pairs in screens.at(level).survivors(points, start, local):
-                pairs = found[sieve.least(found) <= level]
-                inverse = _inverse_squares(coordinates, pairs)
-                # Rotation may have rounded a gap to nothing.
-                pairs, inverse = pairs[inverse < math.inf], inverse[inverse < math.inf]
-                retained = _squares(mapped, pairs) * inverse
-                weak = retained <= level
-                codes = pairs[weak] @ np.array([points.n_points, 1])
-                parts.append((codes, retained[weak], n_pairs))
-            return self.merge(parts)
-
-        return visit
-
-    def merge(self, parts: Sequence[_Found]) -> _Found:
-        codes = np.concatenate([part[0] for part in parts])
-        retained = np.concatenate([part[1] for part in parts])
-        order = np.lexsort((codes, retained))[: self.most]
-        return codes[order], retained[order], sum(part[2] for part in parts)
+def _low_entries(shares: Real, level: float) -> Indices:
+    """Return the entries up to ``level``, or else the smallest; NaN is no entry."""
+    low = np.flatnonzero(shares <= shares.dtype.type(level))
+    if low.size:
+        return low
+    return np.flatnonzero(shares == np.fmin.reduce(shares))[:1]
 
 
-def _low_rows(retained: Array, level: float) -> Indices:
-    rows = np.flatnonzero(retained <= level)
-    return rows if rows.size else np.array([int(retained.argmin())])
-
-
-def _squared_distances(
-    rows: NDArray[Any], norms: NDArray[Any], start: int
-) -> NDArray[Any]:
-    """Return squared distances of points ``start:start+_BLOCK`` to ``start:``."""
-    block = rows[start : start + _BLOCK]
-    table = block @ rows[start:].T
-    table *= table.dtype.type(-2.0)
-    table += norms[start : start + block.shape[0], None]
-    table += norms[start:]
-    return np.asarray(table)
-
-
-def _squares(mapped: Array, pairs: Indices) -> Array:
-    squares = np.empty(pairs.shape[0])
-    step = max(1, _CHUNK // max(1, mapped.shape[1]))
-    for start in range(0, pairs.shape[0], step):
-        chunk = pairs[start : start + step]
-        gaps = mapped[chunk[:, 0]]
-        gaps -= mapped[chunk[:, 1]]
-        squares[start : start + step] = squared_lengths(gaps)
-    return squares
+def _smallest(values: Real, count: int) -> Indices:
+    """Return the numbers of the ``count`` smallest values; NaN is no value."""
+    if count < values.size:
+        # NaN sorts last.
+        chosen = np.argpartition(values, count)[:count]
+    else:
+        chosen = np.arange(values.size)
+    return np.asarray(chosen[~np.isnan(values[chosen])])
 
 
 def _taken(rows: Array, used: Indices, storage: Storage) -> Array:
@@ -443,11 +432,3 @@ def _taken(rows: Array, used: Indices, storage: Storage) -> Array:
     for chunk in row_slices(taken):
         taken[chunk] = rows[used[chunk]]
     return taken
-
-
-def _inverse_squares(coordinates: Array, pairs: Indices) -> Array:
-    """Return inverse squared distances; infinity where the gap was rounded away."""
-    squares = _squares(coordinates, pairs)
-    return np.where(
-        squares > 0.0, 1.0 / np.where(squares > 0.0, squares, 1.0), math.inf
-    )

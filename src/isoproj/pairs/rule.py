@@ -1,4 +1,4 @@
-"""Which pairs count; kept as a rule or as row numbers, never as directions."""
+"""Which pairs count, as a rule or as a list of row numbers."""
 
 from __future__ import annotations
 
@@ -16,9 +16,15 @@ from isoproj.exceptions import NoPairsError
 from isoproj.numerics.arrays import Rows, check_pair_list
 from isoproj.numerics.spectral import Indices
 from isoproj.numerics.storage import Storage
-from isoproj.numerics.threads import single_blas_thread
 from isoproj.pairs.neighbors import approximate_pairs, nearest_pairs
-from isoproj.pairs.points import Points, squared_lengths
+from isoproj.pairs.points import Points
+from isoproj.pairs.selection import (
+    LARGEST_LIST,
+    all_pairs,
+    are_closer_than,
+    labelled_pairs,
+    sample_pairs,
+)
 
 __all__ = [
     "LABELLED",
@@ -32,18 +38,13 @@ __all__ = [
     "sample_pairs",
 ]
 
-_BLOCK = 512
-# Pairs that may be listed one by one: a third of a gigabyte of row numbers.
-LARGEST_LIST = 20_000_000
-# Squared distances of coordinates are better than this share of the norms.
-_MARGIN = 1e-9
-# Pairs that a fit on a sample sees.
+# Pairs of a random sample that a fit uses.
 _SAMPLE = 200_000
 _NEIGHBORS = ("neighbors", "approximate-neighbors")
 
 
 class PairKind(enum.StrEnum):
-    """How the pairs that count are named."""
+    """Kinds of pairs that count, as certificates name them."""
 
     ALL = "all"
     LISTED = "listed"
@@ -59,7 +60,7 @@ class PairKind(enum.StrEnum):
 
 
 LABELLED = (PairKind.LABELS, PairKind.WITHIN)
-# What ``pairs`` may be besides a list.
+# Words that a user may pass as ``pairs`` instead of a list.
 WORDS = (
     PairKind.ALL.value,
     PairKind.DIRECTIONS.value,
@@ -71,16 +72,16 @@ WORDS = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairRule:
-    """Which pairs count, as a user says it and as a certificate states it.
+    """Which pairs count, as a user asks for it and as a certificate states it.
 
     Parameters
     ----------
     pairs : str or array-like of shape (m, 2)
         ``"all"`` pairs of rows; ``"directions"``, every row as a direction of its own
-        (a pair with the origin); ``"neighbors"``, every point with its nearest ones
-        (``"approximate-neighbors"`` finds them by pynndescent); ``"labels"``, pairs of
-        rows with different labels (``"within-labels"``: with the same); a random
-        ``"sample"`` of all pairs; or a list.
+        (a pair with the origin); ``"neighbors"``, every point with its nearest
+        neighbours (``"approximate-neighbors"`` finds them by pynndescent);
+        ``"labels"``, pairs of rows with different labels (``"within-labels"``: with
+        the same label); a random ``"sample"`` of all pairs; or a list.
     labels : array-like of shape (n_rows,) or None
         Class labels, for the two kinds that need them.
     n_neighbors : int
@@ -105,14 +106,9 @@ class PairRule:
 
     @classmethod
     def of(cls, pairs: str | ArrayLike | PairRule, **parts: Any) -> PairRule:  # noqa: ANN401
-        """Return the rule that public functions are given as keywords.
+        """Return the rule that the keywords of a public function describe.
 
-        Parameters
-        ----------
-        pairs : str, array-like of shape (m, 2) or PairRule
-            The pairs; a rule says all of it.
-        **parts
-            The other fields.
+        If ``pairs`` is a rule already, it is returned and the other parts are ignored.
 
         Examples
         --------
@@ -124,7 +120,7 @@ class PairRule:
 
     @property
     def kind(self) -> PairKind:
-        """How a certificate names the pairs; neighbours are listed."""
+        """Kind of the pairs; neighbours count as listed."""
         if not isinstance(self.pairs, str) or self.pairs in _NEIGHBORS:
             return PairKind.LISTED
         if self.pairs not in WORDS:
@@ -138,31 +134,24 @@ class PairRule:
 
     @property
     def has_origin(self) -> bool:
-        """Whether the origin is one more point, the last."""
+        """Whether the origin is added as the last point."""
         return self.include_norms or self.kind is PairKind.DIRECTIONS
 
     def __str__(self) -> str:
         return self.described(self.kind)
 
     def described(self, kind: PairKind) -> str:
-        """Return the rule in words; a list may be called by what it was."""
+        """Return the rule in words, with the given name for its kind."""
         text = kind.value + ("+norms" if self.include_norms else "")
         if self.min_distance > 0.0:
             text += f", at least {self.min_distance:g} apart"
         return text
 
     def elsewhere(self, labels: ArrayLike | None = None) -> PairRule:
-        """Return the rule for other points, where row numbers and labels say nothing.
+        """Return the rule for other points, with their labels if they are known.
 
-        Parameters
-        ----------
-        labels : array-like of shape (n_rows,) or None
-            Labels of the other points, if known.
-
-        Returns
-        -------
-        PairRule
-            The same; all pairs in place of a list, or of labels that are not known.
+        Row numbers mean nothing there: all pairs replace a list or a sample, and also
+        pairs by labels if the labels are not known.
         """
         lost = self.kind is PairKind.SAMPLED or not isinstance(self.pairs, str)
         lost |= self.kind in LABELLED and labels is None
@@ -170,7 +159,7 @@ class PairRule:
         return replace(self, pairs="all" if lost else self.pairs, labels=labels)
 
     def of_rows(self, chosen: Indices) -> PairRule:
-        """Return the rule for some of the rows; not for a list."""
+        """Return the rule for some of the rows; the rule must not be a list."""
         labels = None if self.labels is None else np.asarray(self.labels)[chosen]
         return replace(self, labels=labels)
 
@@ -210,7 +199,7 @@ class PairSet:
     Parameters
     ----------
     kind : PairKind
-        How they are named.
+        Kind of the pairs.
     listed : ndarray of shape (n_pairs, 2) or None
         Point numbers, smaller first; None means every pair of points.
     n_pairs : int
@@ -220,7 +209,8 @@ class PairSet:
     n_close : int
         Pairs of distinct points left out because they are closer than asked for.
     rule : PairRule
-        What names exactly these pairs: neighbours as a list, labels as integers.
+        The rule that gives exactly these pairs: neighbours as a list, labels as
+        integers.
     """
 
     kind: PairKind
@@ -238,14 +228,9 @@ class PairSet:
         return hashlib.sha256(self.listed.astype("<i8").tobytes()).hexdigest()
 
     def holds(self, pairs: Indices, n_points: int) -> NDArray[np.bool_]:
-        """Return which of some pairs of distinct points count, shape (m,).
+        """Return which pairs of distinct points, in either order, count; shape (m,).
 
-        Parameters
-        ----------
-        pairs : ndarray of shape (m, 2)
-            Point numbers, in either order.
-        n_points : int
-            Points there are, the origin among them.
+        ``n_points`` counts all points, the origin included.
         """
         if self.listed is None:
             return np.ones(pairs.shape[0], dtype=bool)
@@ -268,25 +253,19 @@ def prepare_pairs(
     rows : ndarray or CSR array of shape (n_rows, n_features)
         Finite floats.
     pairs : str, array-like of shape (m, 2) or PairRule
-        Which pairs count; a word or a list alone is a rule without further parts.
+        Which pairs count.
     rotate : bool
         Whether coordinates are rotated into the span of the points.
     seed : int
-        Of the sample.
+        Seed of the random sample, if the rule asks for one.
     storage : Storage or None
         Where arrays as large as the data go; None means memory.
 
     Returns
     -------
-    points : Points
-        The geometry, with the origin as last point where rows count as directions.
-    selected : PairSet
-        The pairs, without those of identical points.
-
-    Raises
-    ------
-    ValueError
-        If no pair is left, or ``pairs`` is none of the above.
+    Points, PairSet
+        The points, with the origin as last one if rows count as directions, and the
+        pairs of distinct points. A ValueError says if no pair is left.
 
     Examples
     --------
@@ -319,43 +298,6 @@ def prepare_pairs(
     return points, selected
 
 
-def sample_pairs(points: Points, count: int, seed: int) -> Indices:
-    """Return random pairs of distinct points, drawn independently with replacement.
-
-    Parameters
-    ----------
-    points : Points
-        Of which at least two differ.
-    count : int
-        How many.
-    seed : int
-        Of the draw.
-
-    Returns
-    -------
-    ndarray of shape (count, 2)
-        Smaller number first; each pair of distinct points is as likely as any other.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.pairs.rule import sample_pairs
-    >>> from isoproj.pairs.points import Points
-    >>> points = Points.prepare(np.array([[0.0], [1.0]]), rotate=False)
-    >>> sample_pairs(points, 2, seed=0).tolist()
-    [[0, 1], [0, 1]]
-    """
-    rng, first = np.random.default_rng(seed), points.first_copy
-    drawn = np.empty((0, 2), dtype=np.intp)
-    if not (first != first[0]).any():
-        return drawn
-    while drawn.shape[0] < count:
-        more = rng.integers(points.n_points, size=(count, 2))
-        more = more[first[more[:, 0]] != first[more[:, 1]]]
-        drawn = np.concatenate([drawn, np.sort(more, axis=1)])
-    return drawn[:count]
-
-
 def _resolved(rule: PairRule, points: Points, n_rows: int, seed: int) -> PairRule:
     """Return the rule with neighbours or a sample as a list, labels as integers."""
     rule = replace(
@@ -378,7 +320,7 @@ def _resolved(rule: PairRule, points: Points, n_rows: int, seed: int) -> PairRul
 
 
 def _neighbor_pairs(rule: PairRule, points: Points, n_rows: int) -> Indices:
-    """Return every distinct point with its nearest ones."""
+    """Return every distinct point with its nearest neighbours."""
     first = points.first_copy[:n_rows]
     alone = np.flatnonzero(first == np.arange(n_rows))
     k = int(rule.n_neighbors)
@@ -412,99 +354,37 @@ def label_codes(rule: PairRule, n_rows: int) -> Indices:
 
 
 def _listed(rule: PairRule, points: Points, n_rows: int) -> Indices:
-    """Return every pair that is named, the identical and the close included."""
+    """Return every pair that the rule names, identical and close ones included."""
     origin = np.column_stack([np.arange(n_rows), np.full(n_rows, n_rows)])
     if rule.kind is PairKind.DIRECTIONS:
         return origin
     if rule.kind is PairKind.ALL:
-        _check_affordable(points.n_points * (points.n_points - 1) // 2)
-        return np.column_stack(np.triu_indices(points.n_points, 1))
+        return all_pairs(points.n_points)
     if rule.kind is PairKind.LISTED:
         listed = np.asarray(rule.pairs)
     else:
-        listed = _labelled_pairs(np.asarray(rule.labels), rule.kind)
+        is_within = rule.kind is PairKind.WITHIN
+        listed = labelled_pairs(np.asarray(rule.labels), within=is_within)
     if not rule.include_norms:
         return listed
     listed = np.concatenate([listed, origin])
     return np.asarray(listed[np.lexsort((listed[:, 1], listed[:, 0]))])
 
 
-def _labelled_pairs(codes: Indices, kind: PairKind) -> Indices:
-    n = codes.size
-    sizes = np.bincount(codes)
-    within = int((sizes * (sizes - 1) // 2).sum())
-    is_within = kind is PairKind.WITHIN
-    _check_affordable(within if is_within else n * (n - 1) // 2 - within)
-    parts = []
-    for start in range(0, n, _BLOCK):
-        rows = np.arange(start, min(start + _BLOCK, n))
-        wanted = (codes[rows, None] == codes) == is_within
-        wanted &= rows[:, None] < np.arange(n)
-        parts.append(np.argwhere(wanted) + np.array([start, 0]))
-    return np.concatenate(parts)
-
-
-def _check_affordable(n_pairs: int) -> None:
-    if n_pairs > LARGEST_LIST:
-        msg = (
-            f"min_distance and labels list their pairs, at most {LARGEST_LIST:,}; got "
-            f"{n_pairs:,}. Fit a sample of the rows, or use pairs='neighbors'."
-        )
-        raise ValueError(msg)
-
-
 def _selected(
     kind: PairKind, rule: PairRule, points: Points, listed: Indices
 ) -> PairSet:
     """Return the named pairs without those that are identical or too close."""
-    lead = points.first_copy[listed]
-    distinct = lead[:, 0] != lead[:, 1]
+    distinct = points.are_distinct(listed)
     n_identical = int(listed.shape[0] - distinct.sum())
     listed = listed[distinct]
     n_close = 0
     if rule.min_distance > 0.0:
-        is_close = _closer_than(points, listed, rule.min_distance)
+        is_close = are_closer_than(points, listed, rule.min_distance)
         n_close = int(is_close.sum())
         listed = listed[~is_close]
     n_pairs = int(listed.shape[0])
     return PairSet(kind, listed, n_pairs, n_identical, n_close, rule)
-
-
-def _closer_than(
-    points: Points, listed: Indices, min_distance: float
-) -> NDArray[np.bool_]:
-    """Return which pairs are closer; decided in float64 from the difference itself."""
-    r = points.n_points
-    if 16 * listed.shape[0] < r * r:
-        return points.distances(listed) < min_distance
-    # Most pairs are clear from a product of coordinates; the others are looked at.
-    is_close, is_open = _judged_by_product(points, listed, min_distance)
-    at = np.flatnonzero(is_open)
-    is_close[at] = points.distances(listed[at]) < min_distance
-    return is_close
-
-
-@single_blas_thread
-def _judged_by_product(
-    points: Points, listed: Indices, min_distance: float
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return which pairs, ordered by their first point, seem close, and are unclear."""
-    coordinates = points.coordinates
-    norms = squared_lengths(coordinates)
-    length = points.to_coordinate_scale(min_distance)
-    square = length * length
-    is_close = np.empty(listed.shape[0], dtype=bool)
-    is_open = np.empty(listed.shape[0], dtype=bool)
-    for start in range(0, points.n_points, _BLOCK):
-        low, high = np.searchsorted(listed[:, 0], [start, start + _BLOCK])
-        i, j = listed[low:high].T
-        table = coordinates[start : start + _BLOCK] @ coordinates.T
-        far = norms[i] + norms[j]
-        squares = far - 2.0 * table[i - start, j]
-        margin = _MARGIN * (far + square + 2.0 * points.raw_square) + 2.0 * points.blur
-        is_close[low:high] = squares < square
-        is_open[low:high] = np.abs(squares - square) <= margin
-    return is_close, is_open
 
 
 def _check_some(rule: PairRule, selected: PairSet) -> None:

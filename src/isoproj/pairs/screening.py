@@ -1,71 +1,87 @@
 """Rule out, from a few coordinates, the pairs that a map keeps more of than a level.
 
-For a map with squared singular values ``g`` and right singular vectors ``W``, and
-further orthonormal directions ``U``, a gap has the coordinates ``z`` along ``[W, U]``
-and a rest no longer than the two points' own rests together, ``t_i + t_j``. So its
-image has the squared length ``sum g z^2``, the gap itself at most
+Take a map with squared singular values ``g`` and right singular vectors ``W``, and
+further orthonormal directions ``U``. A gap has the coordinates ``z`` along ``[W, U]``;
+what is left of it is no longer than what is left of its two points, ``t_i + t_j``. So
+its image has the squared length ``sum g z^2``, the gap itself at most
 ``sum z^2 + (t_i + t_j)^2``, and the pair keeps more than ``level`` unless ::
 
     sum (g - level) z^2  -  level sum_U z^2  -  level (t_i + t_j)^2  <=  0.
 
-The left side for a block of pairs is one product of narrow matrices. Its worst-case
-rounding error is on the side of keeping a pair. Few pairs survive where ``U`` holds the
-directions in which the rest of the data spreads most; they are bounded again, in
-float64, from differences and with more directions.
+One product of narrow matrices gives the left side for a block of pairs. Its worst-case
+rounding error is added on the side of keeping a pair. Few pairs survive if ``U`` holds
+the directions in which the rest of the data spreads most. Survivors are bounded again,
+in float64, from differences and with more directions.
 """
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from isoproj.numerics.spectral import Array, Indices, orthonormal
 from isoproj.numerics.storage import Storage
 from isoproj.numerics.threads import n_threads, threaded_map
-from isoproj.pairs.points import Points, squared_lengths, times
+from isoproj.pairs.blocks import Real, Workspace, product_error
+from isoproj.pairs.points import Points
+from isoproj.pairs.rows import squared_lengths, times
 
-__all__ = ["BLOCK_COLUMNS", "BLOCK_ROWS", "Screen", "Screens", "Sieve"]
+__all__ = ["Screen", "ScreenSettings", "Screens", "Sieve"]
 
-Block = NDArray[Any]
-
-BLOCK_ROWS = 1024
-BLOCK_COLUMNS = 1024
 _EPS = float(np.finfo(np.float64).eps)
 _CHUNK = 2048
-# Points that tell in which directions the data spread, and pairs that tell how many
-# of them pay.
+# Points that show in which directions the data spread.
 _POINTS = 1024
+# Pairs that show how many of these directions pay.
 _PAIRS = 16_384
-# Directions besides those of the map: choices for the product, most for survivors.
-_WIDTHS = (8, 16, 32, 64, 96)
-# A survivor costs as much as this many columns of the product for one pair.
-_GATHER = 40_000.0
 # Singular values below this share of the largest are rounding.
 _RANK = 1e-13
 # Cosines of directions that count as orthogonal.
 _LEAN = 1e-13
 # Points have size about 1. Squares next to the smallest number of a precision lose
-# digits: sums below this prove nothing in float32, lengths below that in float64.
+# digits, so float32 sums below the first bound and float64 lengths below the second
+# rule out nothing.
 _FAINT = 1e-30
 _FAINT_LENGTH = 1e-150
 
 
+@dataclass(frozen=True, slots=True)
+class ScreenSettings:
+    """Sizes of a screen. They change its speed, never which pairs may survive.
+
+    Parameters
+    ----------
+    block_rows, block_columns : int
+        Points in the rows and in the columns of a block.
+    widths : tuple of int
+        Numbers of directions besides those of the map to choose from, ascending.
+    survivor_cost : float
+        Cost of bounding one survivor, in columns of the product for one pair.
+    """
+
+    block_rows: int = 1024
+    block_columns: int = 1024
+    widths: tuple[int, ...] = (8, 16, 32, 64, 96)
+    survivor_cost: float = 40_000.0
+
+
+_USUAL = ScreenSettings()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Sieve:
-    """Points in a few coordinates, ready to bound what a linear map keeps of pairs.
+    """Points in a few coordinates, with bounds on what a linear map keeps of pairs.
 
     Parameters
     ----------
     coordinates : ndarray of shape (n_points, n_dims)
         The points.
     directions : ndarray of shape (n_dims, s + w)
-        Those of the map, then others in which the points spread most; orthonormal.
+        Orthonormal: those of the map, then others in which the points spread most.
     images : ndarray of shape (n_points, s + w)
         Coordinates of the points along ``directions``.
     gains : ndarray of shape (s,)
@@ -73,13 +89,11 @@ class Sieve:
     squares : ndarray of shape (n_points,)
         Squared length of each point.
     rests : ndarray of shape (n_points,)
-        Length of what ``images`` leaves of each point, rounded up.
+        Length of the part of each point outside ``directions``, rounded up.
     haze : float
         Bound on the error of an image, relative to the length of its point.
     sample : _Sample
-        What tells how many coordinates pay.
-    storage : Storage
-        Where images go.
+        Random pairs that show how many coordinates pay.
     """
 
     coordinates: Array
@@ -91,24 +105,16 @@ class Sieve:
     haze: float
     sample: _Sample
     storage: Storage
+    settings: ScreenSettings
 
     @staticmethod
-    def of(coordinates: Array, linear: Array, storage: Storage | None = None) -> Sieve:
-        """Return a sieve for a map.
-
-        Parameters
-        ----------
-        coordinates : ndarray of shape (n_points, n_dims)
-            The points.
-        linear : ndarray of shape (n_dims, s)
-            ``|linear.T x|^2`` is what is kept of direction ``x``.
-        storage : Storage or None
-            Where images go; None means memory.
-
-        Returns
-        -------
-        Sieve
-            For any level.
+    def of(
+        coordinates: Array,
+        linear: Array,
+        storage: Storage | None = None,
+        settings: ScreenSettings = _USUAL,
+    ) -> Sieve:
+        """Return a sieve for the map that keeps ``|linear.T x|^2`` of direction ``x``.
 
         Examples
         --------
@@ -121,7 +127,7 @@ class Sieve:
         vectors, sizes, _ = np.linalg.svd(linear, full_matrices=False)
         own = sizes > _RANK * max(float(sizes.max(initial=0.0)), 1e-300)
         vectors, gains = vectors[:, own], np.square(sizes[own])
-        further = _spread_directions(coordinates, vectors, max(_WIDTHS))
+        further = _spread_directions(coordinates, vectors, max(settings.widths))
         directions = np.hstack([vectors, further])
         storage = storage or Storage()
         images = times(coordinates, directions, storage)
@@ -136,15 +142,13 @@ class Sieve:
             squares=squares,
             rests=_rounded_up_roots(rests, squares, haze),
             haze=haze,
-            sample=_Sample.of(images, gains, squares),
+            sample=_Sample.of(images, gains, squares, settings.widths),
             storage=storage,
+            settings=settings,
         )
 
     def screen(self, level: float) -> Screen:
-        """Return what rules out pairs that keep more than ``level``.
-
-        It has the width at which product and survivors together cost least.
-        """
+        """Return the cheapest screen that rules out pairs that keep above ``level``."""
         images = self.images
         width = self._best_width(level)
         if width > images.shape[1]:
@@ -158,17 +162,9 @@ class Sieve:
         return Screen(self, level, right)
 
     def least(self, pairs: Indices) -> Array:
-        """Return a share that each pair keeps at least, from all directions here.
+        """Return a lower bound on the share that each pair keeps.
 
-        Parameters
-        ----------
-        pairs : ndarray of shape (m, 2)
-            Point numbers.
-
-        Returns
-        -------
-        ndarray of shape (m,)
-            Lower bounds, rounding accounted for.
+        The bound uses all directions and allows for rounding.
         """
         bounds = np.empty(pairs.shape[0])
         for start in range(0, pairs.shape[0], _CHUNK):
@@ -195,20 +191,20 @@ class Sieve:
     def _best_width(self, level: float) -> int:
         """Return how many columns make the product and its survivors cost least.
 
-        One more than there are means that all dimensions are needed.
+        One more column than ``images`` has stands for all dimensions.
         """
         n_columns, n_dims = self.images.shape[1], self.coordinates.shape[1]
         best, cost = n_dims if n_columns == n_dims else n_columns + 1, float(n_dims)
         for width, whole in self.sample.wholes.items():
             share = float(np.mean(self.sample.kept <= level * whole))
-            if width + _GATHER * share < cost:
-                best, cost = width, width + _GATHER * share
+            if width + self.settings.survivor_cost * share < cost:
+                best, cost = width, width + self.settings.survivor_cost * share
         return int(best)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sample:
-    """Random pairs that tell how many survive a product of which width.
+    """Random pairs that show how many survive a product of each width.
 
     Parameters
     ----------
@@ -222,7 +218,9 @@ class _Sample:
     wholes: dict[int, Array]
 
     @staticmethod
-    def of(images: Array, gains: Array, squares: Array) -> _Sample:
+    def of(
+        images: Array, gains: Array, squares: Array, widths: tuple[int, ...]
+    ) -> _Sample:
         pairs = np.random.default_rng(1).integers(images.shape[0], size=(_PAIRS, 2))
         gaps = np.empty((_PAIRS, images.shape[1]))
         for start in range(0, _PAIRS, _CHUNK):
@@ -231,7 +229,7 @@ class _Sample:
             np.square(gap, out=gaps[start : start + _CHUNK])
         wholes: dict[int, Array] = {}
         before, length, rests = 0, np.zeros(_PAIRS), squares.copy()
-        for width in (gains.size + count for count in _WIDTHS):
+        for width in (gains.size + count for count in widths):
             if width > images.shape[1]:
                 break
             length += gaps[:, before:width].sum(axis=1)
@@ -244,23 +242,16 @@ class _Sample:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Screen:
-    """A sieve at one level.
+    """A sieve at one level: pairs that keep a larger share than it are ruled out.
 
-    Parameters
-    ----------
-    sieve : Sieve
-        Points under the map.
-    level : float
-        Share of squared length above which pairs are not wanted.
-    right : ndarray of shape (n_points, width + 4)
-        float32 factor of the product.
+    ``right``, of shape (n_points, width + 4), is the float32 factor of the product.
     """
 
     sieve: Sieve
     level: float
-    right: Block
+    right: Real
 
-    def left(self, rows: slice) -> Block:
+    def left(self, rows: slice) -> Real:
         """Return the other factor of the product for some points."""
         level, error, gains = self.level, self._error, self.sieve.gains
         right = self.right[rows].astype(np.float64)
@@ -279,37 +270,21 @@ class Screen:
         return left
 
     def survivors(
-        self, points: Points, start: int, memory: threading.local
+        self, points: Points, start: int, workspace: Workspace
     ) -> Iterator[tuple[Indices, int]]:
-        """Yield, block by block of a stripe, the pairs that are not ruled out.
+        """Yield, for each block of a stripe, the pairs that are not ruled out.
 
-        Parameters
-        ----------
-        points : Points
-            The points, for which of them are the same.
-        start : int
-            First row of the stripe of ``BLOCK_ROWS`` points; columns are those after.
-        memory : threading.local
-            Where a thread keeps its block between stripes.
-
-        Yields
-        ------
-        pairs : ndarray of shape (m, 2)
-            Those that may keep at most the level, smaller number first.
-        n_pairs : int
-            Pairs of distinct points in the block.
+        The stripe begins at row ``start``; columns are the points after that. Each
+        block gives pairs of shape (m, 2), smaller number first, and the number of all
+        pairs of distinct points in it.
         """
-        space = getattr(memory, "block", None)
-        if space is None:
-            # Fresh megabytes for every block would cost as much as looking at them.
-            space = np.empty(BLOCK_ROWS * BLOCK_COLUMNS, dtype=np.float32)
-            memory.block = space
-        left = self.left(slice(start, start + BLOCK_ROWS))
+        settings = self.sieve.settings
+        left = self.left(slice(start, start + settings.block_rows))
         faint = _FAINT * self.sieve.top**2
-        for first in range(start, points.n_points, BLOCK_COLUMNS):
-            right = self.right[first : first + BLOCK_COLUMNS]
+        for first in range(start, points.n_points, settings.block_columns):
+            right = self.right[first : first + settings.block_columns]
             shape = (left.shape[0], right.shape[0])
-            block = space[: shape[0] * shape[1]].reshape(shape)
+            block = workspace.arrays(1, shape, right.dtype)[0]
             np.matmul(left, right.T, out=block)
             n_pairs = block.size
             if first < start + shape[0]:
@@ -319,16 +294,14 @@ class Screen:
             i, j = np.divmod(np.flatnonzero(block <= faint), shape[1])
             pairs = np.column_stack([i + start, j + first])
             # Identical points have no direction; they always survive the product.
-            lead = points.first_copy[pairs]
-            same = lead[:, 0] == lead[:, 1]
-            yield pairs[~same], n_pairs - int(same.sum())
+            distinct = points.are_distinct(pairs)
+            yield pairs[distinct], n_pairs - int((~distinct).sum())
 
     @property
     def _error(self) -> float:
-        # Worst case of a dot product of this length, twice (for the factor 2), with
-        # room for the rounding of its factors.
-        unit = float(np.finfo(np.float32).eps) / 2.0
-        return float(2.5 * (self.right.shape[1] + 12) * unit)
+        # Terms add up to at most twice the squares that carry the error below, as in
+        # a block of squared distances.
+        return product_error(self.right.shape[1], np.float32)
 
     @property
     def _drift(self) -> float:
@@ -337,13 +310,7 @@ class Screen:
 
 
 class Screens:
-    """The screen of the level asked for last, shared by threads.
-
-    Parameters
-    ----------
-    sieve : Sieve
-        What the screens are of.
-    """
+    """Screens of one sieve; threads share the screen of the latest level."""
 
     def __init__(self, sieve: Sieve) -> None:
         self.sieve = sieve
@@ -358,18 +325,18 @@ class Screens:
             return self._last
 
 
-def _by_rows(function: Any, coordinates: Array) -> Array:  # noqa: ANN401 - a lambda
-    """Return a function of slices of rows, for all rows, computed by threads."""
+def _by_rows(function: Callable[[slice], Array], coordinates: Array) -> Array:
+    """Return a function of slices of rows for all rows, computed by threads."""
     starts = range(0, coordinates.shape[0], _CHUNK)
     chunks = (slice(start, start + _CHUNK) for start in starts)
     return np.concatenate(list(threaded_map(function, chunks, n_threads())))
 
 
 def _spread_directions(coordinates: Array, vectors: Array, count: int) -> Array:
-    """Return orthonormal directions off ``vectors`` in which points spread most.
+    """Return orthonormal directions, orthogonal to ``vectors``, of largest spread.
 
-    A sample of the points and two steps of subspace iteration are enough: the bounds
-    hold for any directions.
+    A sample of the points and two steps of subspace iteration are enough, because the
+    bounds hold for any directions.
     """
     n_dims = coordinates.shape[1]
     count = min(count, n_dims - vectors.shape[1])
@@ -385,7 +352,8 @@ def _spread_directions(coordinates: Array, vectors: Array, count: int) -> Array:
         probe = orthonormal(_off(probe, vectors))
         probe = sample.T @ (sample @ probe)
     probe = orthonormal(_off(orthonormal(_off(probe, vectors)), vectors))
-    # Points that span less leave columns to chance, which may lean on ``vectors``.
+    # If the points span fewer dimensions, some columns are arbitrary and may not be
+    # orthogonal to ``vectors``.
     lean = max(
         float(np.abs(vectors.T @ probe).max(initial=0.0)),
         float(np.abs(probe.T @ probe - np.eye(count)).max()),
@@ -398,23 +366,25 @@ def _spread_directions(coordinates: Array, vectors: Array, count: int) -> Array:
 
 
 def _off(columns: Array, vectors: Array) -> Array:
+    """Return the part of the columns that is orthogonal to ``vectors``."""
     return columns - vectors @ (vectors.T @ columns)
 
 
 def _completion(directions: Array) -> Array:
-    """Return orthonormal columns that complete the given ones to a whole basis."""
+    """Return orthonormal columns that complete ``directions`` to a basis."""
     full = np.linalg.qr(directions, mode="complete")[0]
     return np.asarray(full[:, directions.shape[1] :])
 
 
 def _rounded_up_roots(rests: Array, squares: Array, error: float) -> Array:
-    """Return roots of squared lengths that are off by ``error`` times ``squares``."""
+    """Return upper bounds on lengths whose squares are off by ``error * squares``."""
     return np.sqrt(np.maximum(rests, 0.0) + error * squares)
 
 
 def _fill_right(
-    right: Block, images: Array, gains: Array, squares: Array, error: float
+    right: Real, images: Array, gains: Array, squares: Array, error: float
 ) -> None:
+    """Fill the right factor: coordinates, rest, 1, squares of image and point."""
     n_points, width = images.shape
 
     def fill(start: int) -> None:

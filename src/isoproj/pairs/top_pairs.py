@@ -1,4 +1,4 @@
-"""What single pairs lose, exactly, and the worst pairs seen so far."""
+"""Exact losses of single pairs, and the worst pairs seen so far."""
 
 from __future__ import annotations
 
@@ -8,37 +8,28 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from isoproj.numerics.spectral import Array, Indices
-from isoproj.pairs.points import Points, squared_lengths
+from isoproj.pairs.points import Points
+from isoproj.pairs.rows import squared_lengths
 
 __all__ = ["Leaders", "exact_losses"]
 
 _CHUNK = 2048
 # Losses closer than this differ by rounding alone.
 _TIE = 1e-14
+# Leaders kept beyond the number asked for.
 _SPARE = 6
 
 
 def exact_losses(points: Points, pairs: Indices, components: Array) -> Array:
-    """Return the share of squared length each pair loses, from its difference.
+    """Return the share of squared length that each pair of distinct points loses.
 
-    Parameters
-    ----------
-    points : Points
-        The geometry.
-    pairs : ndarray of shape (m, 2)
-        Point numbers of distinct points.
-    components : ndarray of shape (k, n_features)
-        Linear map.
-
-    Returns
-    -------
-    ndarray of shape (m,)
-        ``1 - |A (u_i - u_j)|^2 / |u_i - u_j|^2`` in float64.
+    The share ``1 - |A (u_i - u_j)|^2 / |u_i - u_j|^2``, for ``components`` ``A`` of
+    shape (k, n_features), comes from the differences themselves, in float64.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from isoproj.pairs.points import Points, squared_lengths
+    >>> from isoproj.pairs.points import Points
     >>> from isoproj.pairs.top_pairs import exact_losses
     >>> points = Points.prepare(np.array([[0.0, 0.0], [3.0, 4.0]]), rotate=False)
     >>> exact_losses(points, np.array([[0, 1]]), np.array([[1.0, 0.0]])).tolist()
@@ -48,7 +39,7 @@ def exact_losses(points: Points, pairs: Indices, components: Array) -> Array:
     for start in range(0, pairs.shape[0], _CHUNK):
         gaps = points.differences(pairs[start : start + _CHUNK])
         mapped = np.asarray(gaps @ components.T)
-        kept = np.einsum("ij,ij->i", mapped, mapped)
+        kept = squared_lengths(mapped)
         losses[start : start + _CHUNK] = 1.0 - kept / squared_lengths(gaps)
     return losses
 
@@ -57,17 +48,9 @@ def exact_losses(points: Points, pairs: Indices, components: Array) -> Array:
 class Leaders:
     """The largest values seen so far, with their pairs; ties by index.
 
-    A few more than asked for are kept: values settled beside other pairs may differ in
-    the last bit, and the order at the end is that of values settled all together.
-
-    Parameters
-    ----------
-    size : int
-        How many are asked for.
-    values : ndarray of shape (m,)
-        The largest values, in order.
-    pairs : ndarray of shape (m, 2)
-        Their pairs.
+    A value may change in its last bit when it is computed together with other pairs.
+    So a few more than ``size`` are kept, and the final order is that of values computed
+    all together. ``values`` has shape (m,), largest first; ``pairs`` has shape (m, 2).
     """
 
     size: int
@@ -76,7 +59,7 @@ class Leaders:
 
     @property
     def floor(self) -> float:
-        """No value below this can still get in."""
+        """Smallest value that could still become a leader."""
         if self.values.size < self.size + _SPARE:
             return -math.inf
         return float(self.values[-1]) - 2.0 * _TIE
@@ -87,18 +70,18 @@ class Leaders:
         pairs = np.concatenate([self.pairs, pairs])
         order = np.lexsort((pairs[:, 1], pairs[:, 0]))
         values, pairs = values[order], pairs[order]
-        # A pair may be settled twice; its two entries are neighbours now.
+        # A pair may have been added twice; its two entries are now next to each other.
         fresh = np.ones(values.size, dtype=bool)
         fresh[1:] = (np.diff(pairs, axis=0) != 0).any(axis=1)
         values, pairs = values[fresh], pairs[fresh]
-        # Values that differ by rounding alone tie; then the index decides, so that
-        # the answer does not depend on which block came first.
+        # Values that differ by rounding alone count as tied, and the index decides, so
+        # that the answer does not depend on which block came first.
         order = np.argsort(-np.round(values / _TIE), kind="stable")
         order = order[: self.size + _SPARE]
         return Leaders(self.size, values[order], pairs[order])
 
     def settled(self, points: Points, components: Array) -> tuple[Indices, Array]:
-        """Return the pairs that lose most and what they lose, settled together."""
+        """Return the pairs that lose most and their losses, computed together."""
         order = np.lexsort((self.pairs[:, 1], self.pairs[:, 0]))
         pairs = self.pairs[order]
         losses = exact_losses(points, pairs, components)

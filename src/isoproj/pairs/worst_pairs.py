@@ -1,46 +1,74 @@
-"""The worst pairs alone, exactly, with most pairs ruled out from a few coordinates.
+"""Find the worst pairs alone, exactly, without measuring most of the others.
 
-What a certificate needs is the worst pairs, not how all others fare. A level that the
-worst pairs stay below is known early, from pairs suspected and from a sample; the sieve
-rules out whatever certainly keeps more, and only what is left is settled in float64
-from the rows themselves.
+A certificate needs the worst pairs, not the spread of all others. Some bad pairs are
+known early, from suspects and from a sample. A sieve rules out every pair that
+certainly keeps more than these, and only the others are settled in float64 from their
+rows.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from isoproj.engines.base import Engine, Progress, Visitor, chosen, current_walk
 from isoproj.numerics.arrays import is_sparse
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.threads import single_blas_thread
-from isoproj.pairs.full_scan import largest_ratio, summarise
-from isoproj.pairs.points import Points, squared_lengths
+from isoproj.pairs.blocks import SquaredDistances, Workspace
+from isoproj.pairs.full_scan import (
+    LARGEST_FLOAT32_RATIO,
+    ScanSettings,
+    largest_ratio,
+    summarise,
+)
+from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairSet
-from isoproj.pairs.screening import BLOCK_ROWS, Screens, Sieve
+from isoproj.pairs.screening import Screens, ScreenSettings, Sieve
 from isoproj.pairs.top_pairs import Leaders, exact_losses
 
-__all__ = ["Effort", "WorstPairs", "find_worst"]
+__all__ = ["Effort", "WorstPairs", "WorstPairsSettings", "find_worst"]
 
-_SETTLE = 256
-_WAITING = 65_536
-# Below this many pairs the whole scan costs less than a sieve.
-_SMALL = 2_000_000
-_STRETCHED = 1e8
-# Points whose pairs are looked at first; share of the stripes that come first.
-_OPENING = 1024
+# One stripe of this many comes in the first round, which sets the level of the second.
 _FIRST = 16
 
 
 @dataclass(frozen=True, slots=True)
+class WorstPairsSettings:
+    """Sizes of the search. They change its speed, never the answer.
+
+    Parameters
+    ----------
+    fewest_pairs : int
+        Number of pairs up to which a scan of all pairs costs less than a sieve.
+    n_settled : int
+        Pairs whose differences are formed at a time.
+    n_waiting : int
+        Survivors that wait before the most promising of them are settled.
+    n_opening : int
+        Points whose pairs are looked at first.
+    screen : ScreenSettings
+        Sizes of the sieve.
+    scan : ScanSettings
+        Sizes of the scan of all pairs.
+    """
+
+    fewest_pairs: int = 2_000_000
+    n_settled: int = 256
+    n_waiting: int = 65_536
+    n_opening: int = 1024
+    screen: ScreenSettings = field(default_factory=ScreenSettings)
+    scan: ScanSettings = field(default_factory=ScanSettings)
+
+
+_USUAL = WorstPairsSettings()
+
+
+@dataclass(frozen=True, slots=True)
 class Effort:
-    """How many pairs were settled how.
+    """How many pairs were ruled out how, and how many were measured.
 
     Parameters
     ----------
@@ -88,7 +116,7 @@ class WorstPairs:
     worst_losses : ndarray of shape (m,)
         The share of squared length each of them loses.
     effort : Effort
-        How many pairs were settled how.
+        How many pairs were ruled out how.
     """
 
     worst_pairs: Indices
@@ -105,31 +133,30 @@ def find_worst(
     suspects: Indices | None = None,
     progress: Progress | None = None,
     engine: Engine | None = None,
+    settings: WorstPairsSettings = _USUAL,
 ) -> WorstPairs:
     """Return the worst pairs under a linear map, exactly.
 
     Parameters
     ----------
-    points : Points
-        The geometry.
-    pairs : PairSet
-        The pairs that count.
+    points, pairs
+        The points and the pairs that count.
     components : ndarray of shape (k, n_features)
         Linear map, float64.
     n_worst : int
-        How many of the worst pairs to return (fewer if there are fewer pairs).
+        Number of worst pairs to return (fewer if there are fewer pairs).
     suspects : ndarray of shape (m, 2) or None
-        Pairs of distinct points that are likely bad. They save time and decide
-        nothing.
+        Pairs of distinct points that are likely bad. They save time and do not change
+        the answer.
     progress : callable or None
-        Called with pairs done and pairs in all; None tells who is ``walking``.
+        Called with pairs done and pairs in all; None means the active callback.
     engine : Engine or None
-        Where blocks are looked at; None means threads of this process.
+        Where blocks are computed; None means threads of this process.
 
     Returns
     -------
     WorstPairs
-        The same as ``summarise`` finds.
+        The same pairs as ``summarise`` finds.
 
     Examples
     --------
@@ -142,7 +169,7 @@ def find_worst(
     >>> found.worst_pairs.tolist()
     [[1, 2]]
     """
-    if not _pays(points, pairs, components):
+    if not _pays(points, pairs, components, settings):
         summary = summarise(
             points,
             pairs,
@@ -150,78 +177,64 @@ def find_worst(
             n_worst=n_worst,
             progress=progress,
             engine=engine,
+            settings=settings.scan,
         )
         effort = Effort(measured=summary.n_pairs)
         return WorstPairs(summary.worst_pairs, summary.worst_losses, effort)
-    leaders = _opening(points, components, min(n_worst, pairs.n_pairs), suspects)
+    sweep = _Sweep(components, min(n_worst, pairs.n_pairs), settings)
+    leaders = sweep.opening(points, suspects)
+    return _screened(points, pairs.n_pairs, sweep, leaders, progress, engine)
+
+
+def _screened(
+    points: Points,
+    n_pairs: int,
+    sweep: _Sweep,
+    leaders: Leaders,
+    progress: Progress | None,
+    engine: Engine | None,
+) -> WorstPairs:
+    """Return the worst of all pairs, given some that are likely among them."""
     effort = Effort()
     tell = current_walk(progress)
-    tell(0, pairs.n_pairs)
+    tell(0, n_pairs)
 
-    def told(part: _Sifted) -> None:
+    def told(part: _Part) -> None:
         nonlocal effort
         effort = effort + part.effort
-        tell(effort.n_pairs, pairs.n_pairs)
+        tell(effort.n_pairs, n_pairs)
 
-    starts = np.arange(0, points.n_points, BLOCK_ROWS)
+    starts = np.arange(0, points.n_points, sweep.settings.screen.block_rows)
     is_first = np.arange(starts.size) % _FIRST == 0
-    # No pair keeps more than this, so that a level above it rules out none.
-    most = 2.0 * largest_ratio(components)
-    sweep = _Sweep(components, leaders.size)
+    # No pair keeps more than this, so a higher level rules out no pair.
+    most = 2.0 * largest_ratio(sweep.components)
     with chosen(engine).opened(points, sweep) as run:
-        # The level is the same for all stripes of a round, so that the effort does
-        # not depend on which stripe came first.
+        # All stripes of a round have one level, so that the effort does not depend on
+        # which stripe is done first.
         for stripes in (starts[is_first], starts[~is_first]):
             if stripes.size:
                 level = min(most, 1.0 - leaders.floor)
                 part = run([(int(start), level) for start in stripes], told)
                 leaders = leaders.joined(part.leaders.values, part.leaders.pairs)
-    return WorstPairs(*leaders.settled(points, components), effort)
+    return WorstPairs(*leaders.settled(points, sweep.components), effort)
 
 
-def _pays(points: Points, pairs: PairSet, components: Array) -> bool:
-    """Return whether a sieve can be used and is worth it."""
+def _pays(
+    points: Points, pairs: PairSet, components: Array, settings: WorstPairsSettings
+) -> bool:
+    """Return whether a sieve can be used and costs less than a scan of all pairs."""
     return (
         pairs.listed is None
-        and pairs.n_pairs > _SMALL
+        and pairs.n_pairs > settings.fewest_pairs
         # Span coordinates of sparse rows lack what a Gram matrix cannot see.
         and not is_sparse(points.rows)
-        and largest_ratio(components) <= _STRETCHED
+        and largest_ratio(components) <= LARGEST_FLOAT32_RATIO
     )
 
 
-@single_blas_thread
-def _opening(
-    points: Points, components: Array, n_worst: int, suspects: Indices | None
-) -> Leaders:
-    """Return pairs that are likely among the worst, settled."""
-    leaders = Leaders(n_worst)
-    if suspects is not None and suspects.size:
-        losses = exact_losses(points, suspects, components)
-        leaders = leaders.joined(losses, np.sort(suspects, axis=1))
-    alone = np.flatnonzero(points.first_copy == np.arange(points.n_points))
-    chosen = alone[:: max(1, alone.size // _OPENING)]
-    linear = points.frame.coordinates_of(components.T)
-    rows = points.coordinates[chosen].astype(np.float32)
-    ratios = _squared_distances(rows @ linear.astype(np.float32))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        ratios /= _squared_distances(rows)
-    ratios[np.tri(chosen.size, dtype=bool) | ~np.isfinite(ratios)] = np.inf
-    count = min(32 + 2 * n_worst, ratios.size - 1)
-    lowest = np.argpartition(ratios, count, axis=None)[:count]
-    i, j = np.divmod(lowest, chosen.size)
-    found = np.column_stack([chosen[i], chosen[j]])[i < j]
-    return leaders.joined(exact_losses(points, found, components), found)
-
-
-def _squared_distances(rows: NDArray[Any]) -> NDArray[Any]:
-    norms = squared_lengths(rows)
-    return np.asarray(norms[:, None] + norms - 2.0 * (rows @ rows.T))
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class _Sifted:
-    """The worst pairs of some stripes."""
+class _Part:
+    """The worst pairs of some stripes, and how many pairs were ruled out how."""
 
     leaders: Leaders
     effort: Effort
@@ -229,44 +242,65 @@ class _Sifted:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sweep:
-    """The search as an engine sees it; a task is a stripe's first row and a level."""
+    """The search as an engine runs it; a task is a stripe's first row and a level."""
 
     components: Array
     n_worst: int
+    settings: WorstPairsSettings
 
-    def visitor(self, points: Points) -> Visitor[tuple[int, float], _Sifted]:
+    @single_blas_thread
+    def opening(self, points: Points, suspects: Indices | None) -> Leaders:
+        """Return pairs that are likely among the worst, with their exact losses."""
+        leaders = Leaders(self.n_worst)
+        if suspects is not None and suspects.size:
+            losses = exact_losses(points, suspects, self.components)
+            leaders = leaders.joined(losses, np.sort(suspects, axis=1))
+        alone = np.flatnonzero(points.first_copy == np.arange(points.n_points))
+        chosen = alone[:: max(1, alone.size // self.settings.n_opening)]
         linear = points.frame.coordinates_of(self.components.T)
-        sieve = Sieve.of(points.coordinates, linear, points.storage)
-        screens = Screens(sieve)
-        local = threading.local()
+        rows = points.coordinates[chosen]
+        ratios = SquaredDistances.of(rows @ linear, np.float32).table()
+        with np.errstate(invalid="ignore", divide="ignore"):
+            ratios /= SquaredDistances.of(rows, np.float32).table()
+        ratios[np.tri(chosen.size, dtype=bool) | ~np.isfinite(ratios)] = np.inf
+        count = min(32 + 2 * self.n_worst, ratios.size - 1)
+        lowest = np.argpartition(ratios, count, axis=None)[:count]
+        i, j = np.divmod(lowest, chosen.size)
+        found = np.column_stack([chosen[i], chosen[j]])[i < j]
+        return leaders.joined(exact_losses(points, found, self.components), found)
 
-        def visit(task: tuple[int, float]) -> _Sifted:
+    def visitor(self, points: Points) -> Visitor[tuple[int, float], _Part]:
+        linear = points.frame.coordinates_of(self.components.T)
+        sieve = Sieve.of(
+            points.coordinates, linear, points.storage, self.settings.screen
+        )
+        screens, workspace = Screens(sieve), Workspace()
+
+        def visit(task: tuple[int, float]) -> _Part:
             start, level = task
-            harvest = _Harvest(points, self.components, Leaders(self.n_worst), level)
-            screen = screens.at(level)
-            for found, n_pairs in screen.survivors(points, start, local):
-                harvest.add(found, sieve.least(found), n_pairs)
-            return harvest.sifted()
+            survivors = _Survivors(points, self, level)
+            for found, n_pairs in screens.at(level).survivors(points, start, workspace):
+                survivors.add(found, sieve.least(found), n_pairs)
+            return survivors.part()
 
         return visit
 
-    def merge(self, parts: Sequence[_Sifted]) -> _Sifted:
+    def merge(self, parts: Sequence[_Part]) -> _Part:
         leaders, effort = Leaders(self.n_worst), Effort()
         for part in parts:
             leaders = leaders.joined(part.leaders.values, part.leaders.pairs)
             effort = effort + part.effort
-        return _Sifted(leaders, effort)
+        return _Part(leaders, effort)
 
 
-class _Harvest:
-    """What one stripe's blocks leave, settled many at a time, most promising first."""
+class _Survivors:
+    """Pairs of one stripe that are not ruled out, settled most promising first."""
 
-    def __init__(
-        self, points: Points, components: Array, leaders: Leaders, level: float
-    ) -> None:
+    def __init__(self, points: Points, sweep: _Sweep, level: float) -> None:
         self.points = points
-        self.components = components
-        self.leaders = leaders
+        self.components = sweep.components
+        self.settings = sweep.settings
+        self.leaders = Leaders(sweep.n_worst)
         self.level = level
         self.n_pairs = self.n_found = self.n_measured = 0
         self.pairs: list[Indices] = []
@@ -274,17 +308,17 @@ class _Harvest:
         self.n_waiting = 0
 
     def add(self, found: Indices, least: Array, n_pairs: int) -> None:
-        """Add a block: the pairs that survived, what they keep at least, and of all."""
+        """Add survivors of a block of ``n_pairs`` pairs, with their lower bounds."""
         self.n_pairs += n_pairs
         self.n_found += found.shape[0]
         chosen = least <= self.level
         self.pairs.append(found[chosen])
         self.least.append(least[chosen])
         self.n_waiting += int(chosen.sum())
-        if self.n_waiting > _WAITING:
+        if self.n_waiting > self.settings.n_waiting:
             self._settle()
 
-    def sifted(self) -> _Sifted:
+    def part(self) -> _Part:
         """Return the worst pairs of the stripe."""
         self._settle()
         effort = Effort(
@@ -292,7 +326,7 @@ class _Harvest:
             self.n_found - self.n_measured,
             self.n_measured,
         )
-        return _Sifted(self.leaders, effort)
+        return _Part(self.leaders, effort)
 
     def _settle(self) -> None:
         if not self.n_waiting:
@@ -300,8 +334,9 @@ class _Harvest:
         pairs, least = np.concatenate(self.pairs), np.concatenate(self.least)
         self.pairs, self.least, self.n_waiting = [], [], 0
         order = np.argsort(least, kind="stable")
-        for first in range(0, order.size, _SETTLE):
-            chunk = order[first : first + _SETTLE]
+        step = self.settings.n_settled
+        for first in range(0, order.size, step):
+            chunk = order[first : first + step]
             chunk = chunk[least[chunk] <= 1.0 - self.leaders.floor]
             if not chunk.size:
                 break

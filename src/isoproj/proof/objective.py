@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,25 +22,16 @@ from isoproj.numerics.arrays import Rows, as_dense, is_sparse
 from isoproj.numerics.spectral import Array, Indices, top_eigenvalue_sum
 from isoproj.numerics.storage import row_slices
 from isoproj.numerics.threads import (
-    n_threads,
-    one_blas_thread,
     single_blas_thread,
-    threaded_map,
 )
+from isoproj.pairs.moments import Gaps, summed_moment
 from isoproj.pairs.points import Points, squared_lengths, times
 from isoproj.pairs.rule import PairSet
 
 __all__ = ["Objective", "kept_bound", "objective_matrix", "share_kept"]
 
-Gaps = Callable[[Indices], Array]
-
 _EPS = float(np.finfo(np.float64).eps)
-_BLOCK = 512
 _CHUNK = 4096
-# Squared distances below this share of the norms are taken from differences.
-_CLOSE = 1e-4
-# So are those next to the smallest number there is, which have lost digits.
-_FAINT = 1e-280
 # What rounding of distances can do to a mean over pairs.
 _PAIR_ALLOWANCE = 1e-10
 # Sparse rows are centred, and then they are dense.
@@ -138,17 +128,10 @@ def objective_matrix(
     >>> matrix.round(3).tolist()
     [[0.9, 0.0], [0.0, 0.1]]
     """
-
-    def own_gaps(chunk: Indices) -> Array:
-        return np.asarray(coordinates[chunk[:, 0]] - coordinates[chunk[:, 1]])
-
-    gaps_of = gaps_of or own_gaps
     if objective is Objective.VARIANCE:
         matrix = coordinates.T @ coordinates
-    elif pairs.listed is None:
-        matrix = _mean_moment(coordinates, first_copy, gaps_of)
     else:
-        matrix = _listed_moment(coordinates.shape[1], pairs.listed, gaps_of)
+        matrix = summed_moment(coordinates, first_copy, pairs.listed, gaps_of)
     matrix = 0.5 * (matrix + matrix.T)
     trace = float(np.trace(matrix))
     if not trace > 0.0:
@@ -157,51 +140,6 @@ def objective_matrix(
         )
         raise ValueError(msg)
     return np.asarray(matrix / trace)
-
-
-def _listed_moment(n_dims: int, pairs: Indices, gaps_of: Gaps) -> Array:
-    """Return the sum of ``x x^T`` over listed pairs."""
-    total = np.zeros((n_dims, n_dims))
-    for start in range(0, pairs.shape[0], _CHUNK):
-        gaps = gaps_of(pairs[start : start + _CHUNK])
-        squares = squared_lengths(gaps)
-        gaps /= np.sqrt(np.where(squares > 0.0, squares, np.inf))[:, None]
-        total += gaps.T @ gaps
-    return total
-
-
-def _mean_moment(coordinates: Array, first_copy: Indices, gaps_of: Gaps) -> Array:
-    """Return the sum of ``x x^T`` over all pairs, as ``U^T L U`` in blocks.
-
-    ``L`` is the Laplacian of the complete graph whose edges weigh one over the squared
-    distance. Close pairs would cancel there and are summed by their differences.
-    """
-    n = coordinates.shape[0]
-    norms = squared_lengths(coordinates)
-
-    def visit(start: int) -> tuple[Array, Indices]:
-        block = slice(start, min(start + _BLOCK, n))
-        squares = coordinates[block] @ coordinates.T
-        squares *= -2.0
-        squares += norms
-        squares += norms[block, None]
-        is_close = squares <= _CLOSE * (norms + norms[block, None]) + _FAINT
-        squares[is_close] = np.inf
-        weights = np.reciprocal(squares, out=squares)
-        pulled = weights.sum(axis=1)[:, None] * coordinates[block]
-        pulled -= weights @ coordinates
-        close = np.argwhere(is_close)
-        close[:, 0] += start
-        return coordinates[block].T @ pulled, close[close[:, 0] < close[:, 1]]
-
-    total = np.zeros((coordinates.shape[1],) * 2)
-    with one_blas_thread():
-        for part, close in threaded_map(visit, range(0, n, _BLOCK), n_threads()):
-            total += part
-            lead = first_copy[close]
-            close = close[lead[:, 0] != lead[:, 1]]
-            total += _listed_moment(coordinates.shape[1], close, gaps_of)
-    return total
 
 
 @single_blas_thread

@@ -1,0 +1,138 @@
+"""Operations on rows, dense or sparse, threaded where rows are many."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import scipy.sparse
+
+from isoproj.numerics.arrays import Rows, is_sparse
+from isoproj.numerics.spectral import Array
+from isoproj.numerics.storage import Storage
+from isoproj.numerics.threads import n_threads, threaded_map
+
+__all__ = [
+    "largest_entry",
+    "largest_of_each",
+    "power_of_two",
+    "scale_each",
+    "scale_in_place",
+    "squared_lengths",
+    "times",
+    "with_zero_row",
+]
+
+# Rows of a product, and rows that stay in the cache.
+_CHUNK = 4096
+_SMALL_CHUNK = 1024
+# Sizes between 2^-100 and 2^100 can be squared in float64 without over- or underflow.
+_SAFE_EXPONENT = 100
+
+
+def squared_lengths(gaps: Rows) -> Array:
+    """Return the squared length of every row, dense or sparse.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj.pairs.rows import squared_lengths
+    >>> squared_lengths(np.array([[3.0, 4.0]])).tolist()
+    [25.0]
+    """
+    if is_sparse(gaps):
+        return np.asarray(gaps.multiply(gaps).sum(axis=1)).ravel()
+    return np.asarray(np.einsum("ij,ij->i", gaps, gaps))
+
+
+def largest_of_each(rows: Rows) -> Array:
+    """Return the largest absolute value of every row, dense or sparse."""
+    size = abs(rows).max(axis=1)
+    return np.asarray(size.toarray().ravel() if is_sparse(rows) else size)
+
+
+def scale_each(factors: Array, rows: Rows) -> Rows:
+    """Multiply every row by its factor; dense rows in place."""
+    if is_sparse(rows):
+        return scipy.sparse.csr_array(scipy.sparse.diags_array(factors) @ rows)
+    rows *= factors[:, None]
+    return rows
+
+
+def largest_entry(rows: Rows) -> float:
+    """Return the largest absolute value."""
+    values = rows.data if is_sparse(rows) else rows
+
+    def look(start: int) -> float:
+        chunk = values[start : start + _SMALL_CHUNK]
+        return max(float(chunk.max()), -float(chunk.min()))
+
+    starts = range(0, values.shape[0], _SMALL_CHUNK)
+    return max(threaded_map(look, starts, n_threads()), default=0.0)
+
+
+def power_of_two(rows: Rows) -> int:
+    """Return the exponent of the power of two that makes squares safe when divided out.
+
+    Zero, the common case, leaves the data as they are.
+    """
+    exponent = math.frexp(largest_entry(rows))[1]
+    return exponent if abs(exponent) > _SAFE_EXPONENT else 0
+
+
+def scale_in_place(values: Rows, exponent: int) -> None:
+    """Divide dense or sparse values by ``2 ** exponent``."""
+    if exponent == 0:
+        return
+    data = values.data if is_sparse(values) else values
+
+    # Products round as ldexp does and are far faster. A power of two that is too large
+    # to be a number is applied in two halves.
+    powers = [exponent // 2, exponent - exponent // 2]
+    factors = [2.0**-p for p in ([exponent] if abs(exponent) < 1000 else powers)]
+
+    def scale(start: int) -> None:
+        chunk = data[start : start + _SMALL_CHUNK]
+        for factor in factors:
+            chunk *= factor
+
+    starts = range(0, data.shape[0], _SMALL_CHUNK)
+    for _ in threaded_map(scale, starts, n_threads()):
+        pass
+
+
+def with_zero_row(rows: Rows, storage: Storage) -> Rows:
+    """Return the rows with a row of zeros after the last."""
+    n_rows, n_features = rows.shape
+    if is_sparse(rows):
+        zero = scipy.sparse.csr_array((1, n_features), dtype=rows.dtype)
+        return scipy.sparse.vstack([rows, zero], format="csr")
+    longer = storage.empty((n_rows + 1, n_features), rows.dtype)
+    longer[:n_rows], longer[n_rows] = rows, 0.0
+    return longer
+
+
+def times(
+    rows: Array,
+    directions: Array,
+    storage: Storage | None = None,
+    *,
+    out: Array | None = None,
+) -> Array:
+    """Return ``rows @ directions``, the same for any number of threads.
+
+    The result goes to ``out`` if that is given, otherwise to ``storage`` (None means
+    memory).
+    """
+    shape = (rows.shape[0], directions.shape[1])
+    result = (storage or Storage()).empty(shape) if out is None else out
+
+    def fill(start: int) -> None:
+        stop = start + _CHUNK
+        np.matmul(rows[start:stop], directions, out=result[start:stop])
+
+    # Starting threads for one chunk would only cost time.
+    threads = 1 if rows.shape[0] <= _CHUNK else n_threads()
+    for _ in threaded_map(fill, range(0, rows.shape[0], _CHUNK), threads):
+        pass
+    return result
