@@ -21,12 +21,11 @@ from isoproj.cli.models import (
 )
 from isoproj.engines.base import walking
 from isoproj.files.read.reading import holds_model, read_points
-from isoproj.numerics.arrays import Rows, as_dense
+from isoproj.numerics.arrays import as_dense
 from isoproj.pairs.rule import PairRule
 from isoproj.proof.audit import AuditResult
 from isoproj.proof.audit import audit as measure
-from isoproj.proof.certificate import Certificate
-from isoproj.proof.verify import Claim, check_claims
+from isoproj.proof.verify import check_claims
 
 __all__ = ["audit", "verify"]
 
@@ -106,7 +105,9 @@ def verify(options: argparse.Namespace, console: Console) -> None:
     data = options_data(options, min_rows=2)
     console.note(str(data))
     with console.pairs("verifying") as progress, walking(progress):
-        claims = _claims(model.certificate, data.points, memory_limit(options))
+        claims = check_claims(
+            model.certificate, data.points, memory_limit=memory_limit(options)
+        )
     verified = all(claim.holds for claim in claims)
     rows = [
         [claim.name, claim.stated, claim.found, "pass" if claim.holds else "FAIL"]
@@ -136,18 +137,6 @@ def verify(options: argparse.Namespace, console: Console) -> None:
     )
     if not verified:
         raise ClaimFailed
-
-
-def _claims(certificate: Certificate, points: Rows, limit: float) -> tuple[Claim, ...]:
-    """Recompute the claims; a matrix that is none is a claim that fails."""
-    finite = np.isfinite(certificate.components)
-    if certificate.components.size and finite.all():
-        return check_claims(certificate, points, memory_limit=limit)
-    bad = certificate.components.size - int(finite.sum())
-    found = f"{bad} not finite" if bad else "no components"
-    return (
-        Claim(name="finite components", stated="all finite", found=found, holds=False),
-    )
 
 
 def _map_of(path: str) -> tuple[ArrayLike, PairRule]:
