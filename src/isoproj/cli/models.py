@@ -14,7 +14,7 @@ from isoproj.cli.errors import Trouble
 from isoproj.files.read.reading import DataFile, holds_model, read_pairs, read_points
 from isoproj.numerics.arrays import Rows
 from isoproj.numerics.container import read_container
-from isoproj.numerics.storage import MEMORY_LIMIT
+from isoproj.numerics.storage import MEMORY_LIMIT, Storage
 from isoproj.pairs.rule import WORDS
 from isoproj.proof.certificate import Certificate, Guarantee
 
@@ -133,7 +133,7 @@ def options_data(options: argparse.Namespace, *, min_rows: int) -> DataFile:
         columns=options.columns,
         header=options.header,
         min_rows=min_rows,
-        memory_limit=_DATA_SHARE * memory_limit(options),
+        storage=Storage(_DATA_SHARE * memory_limit(options)),
     )
 
 
