@@ -90,6 +90,23 @@ def test_a_pipe_or_device_is_never_replaced(folder, refused):
     assert (folder / "pipe.npy").is_fifo()
 
 
+@pytest.mark.parametrize(
+    "verb",
+    [
+        ("compare", "many.npz:a", "-k", "2", "-o", "many.npz"),
+        ("compare", "many.npz:a", "-k", "2", "--plot", "many.npz"),
+        ("curve", "many.npz:a", "-k", "2", "--plot", "many.npz"),
+        ("curve", "many.npz:a", "-k", "2", "--labels", "who.txt", "--plot", "who.txt"),
+        ("frontier", "many.npz:a", "-k", "2", "--plot", "many.npz"),
+        ("export", "model.isoproj", "--to", "npy", "-o", "model.isoproj"),
+    ],
+)
+def test_no_verb_overwrites_a_file_that_it_reads(folder, refused, points, verb):
+    np.savez("many.npz", a=points, b=points)
+    (folder / "who.txt").write_text("0\n" * len(points))
+    assert "is an input" in refused(*verb, "--force")
+
+
 def test_bad_data_is_one_line_that_says_where(folder, refused, points):
     hurt = np.ones((900, 3))
     hurt[812, 1] = np.nan

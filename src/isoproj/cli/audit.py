@@ -1,4 +1,4 @@
-"""``isoproj audit`` and ``isoproj verify``: measure a map, recompute every claim."""
+"""``isoproj audit`` and ``isoproj verify``: measure a map; check a certificate."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from isoproj.cli.console import Console
-from isoproj.cli.errors import ClaimFailed, Trouble
+from isoproj.cli.errors import ClaimFailed, UsageError
 from isoproj.cli.models import (
+    check_features,
     describe_data,
     load_model,
     memory_limit,
@@ -31,32 +32,13 @@ __all__ = ["audit", "verify"]
 
 
 def audit(options: argparse.Namespace, console: Console) -> None:
-    """Measure a model or a matrix on all pairs and tell.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
-        Of ``isoproj audit``.
-    console : Console
-        Where to.
-
-    Raises
-    ------
-    ClaimFailed
-        If the distortion is above what the user allows.
-    """
+    """Measure a model or a matrix on all pairs; fail if it loses too much."""
     if options.worst < 1:
         msg = f"--worst must be at least 1; got {options.worst}. Ask for one pair."
-        raise Trouble(msg)
+        raise UsageError(msg)
     components, usual = _map_of(options.model)
     data = options_data(options, min_rows=2)
-    n_features = np.shape(components)[1]
-    if n_features != data.points.shape[1]:
-        msg = (
-            f"{data.name} must have the {n_features} features of {options.model}; it "
-            f"has {data.points.shape[1]}. Choose them with --columns."
-        )
-        raise Trouble(msg)
+    check_features(data, np.shape(components)[1], options.model)
     console.note(str(data))
     labels = read_labels(options.labels, data)
     pairs = replace(usual.elsewhere(labels), labels=labels, **pair_options(options))
@@ -87,20 +69,7 @@ def audit(options: argparse.Namespace, console: Console) -> None:
 
 
 def verify(options: argparse.Namespace, console: Console) -> None:
-    """Recompute every claim of a model from the data and tell.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
-        Of ``isoproj verify``.
-    console : Console
-        Where to.
-
-    Raises
-    ------
-    ClaimFailed
-        If a claim does not hold.
-    """
+    """Recompute every claim of a model from the data; fail if one does not hold."""
     model = load_model(options.model)
     data = options_data(options, min_rows=2)
     console.note(str(data))
@@ -140,7 +109,7 @@ def verify(options: argparse.Namespace, console: Console) -> None:
 
 
 def _map_of(path: str) -> tuple[ArrayLike, PairRule]:
-    """Return the linear map of a file, and the pairs it was made for."""
+    """Return the linear map of a model or matrix file, and the pairs that count."""
     if holds_model(path):
         certificate = load_model(path).certificate
         return certificate.components, certificate.pairs
@@ -150,6 +119,7 @@ def _map_of(path: str) -> tuple[ArrayLike, PairRule]:
 def _show(
     console: Console, result: AuditResult, allowed: float | None, *, holds: bool
 ) -> None:
+    """Print the result of an audit."""
     console.say(str(result))
     rows = [
         [f"{i} and {j}", f"{loss:.6f}"]
@@ -164,7 +134,7 @@ def _show(
 
 
 def _audit_facts(result: AuditResult) -> dict[str, Any]:
-    # The scan's bins are fine; a hundred are enough to draw.
+    # The histogram of an audit has many bins; these are enough for a plot.
     low = float(result.histogram[1][0])
     counts, edges = result.coarse_histogram(128, low=low)
     return {

@@ -1,4 +1,4 @@
-"""Results on standard output; talk and progress on standard error."""
+"""Print results on standard output, and notes and progress on standard error."""
 
 from __future__ import annotations
 
@@ -17,29 +17,16 @@ from isoproj.solvers.api import Monitor, Step
 
 __all__ = ["Console"]
 
-# Seconds between lines of progress where no display can be redrawn.
+# Seconds between lines of progress without a terminal.
 _PAUSE = 2.0
-# Seconds after which a walk over pairs inside a fit is worth a line of its own.
+# Seconds after which a walk over pairs inside a fit gets its own bar.
 _BRIEF = 1.0
 
 
 class Console:
-    """Where a verb says things.
+    """Print what a verb reports, as text or as JSON.
 
-    Parameters
-    ----------
-    json : bool
-        Whether the result is JSON; texts and tables for people are then left out.
-    quiet : bool
-        Whether progress and notes are left out.
-    verbose : bool
-        Whether every step is told.
-
-    Examples
-    --------
-    >>> from isoproj.cli.console import Console
-    >>> Console(json=False, quiet=True, verbose=False).say("done")
-    done
+    With ``quiet`` there are no notes and no progress; ``verbose`` shows every step.
     """
 
     def __init__(self, *, json: bool, quiet: bool, verbose: bool) -> None:
@@ -49,24 +36,24 @@ class Console:
         self.warnings: list[str] = []
 
     def say(self, text: str) -> None:
-        """Print a part of the result."""
+        """Print a line of the result, unless the result is JSON."""
         if not self.json:
             sys.stdout.write(f"{text}\n")
 
     def tell(self, verb: str, payload: dict[str, Any]) -> None:
-        """Print the result as JSON, if that is what was asked for."""
+        """Print the result as JSON, if the user chose JSON."""
         if self.json:
             whole = {"verb": verb, "isoproj": __version__, **payload}
             whole["warnings"] = self.warnings
             sys.stdout.write(json_.dumps(_plain(whole), allow_nan=False) + "\n")
 
     def note(self, text: str) -> None:
-        """Tell a person what is going on."""
+        """Print a note on standard error, unless quiet."""
         if not self.quiet:
             sys.stderr.write(f"{text}\n")
 
     def warn(self, text: str) -> None:
-        """Tell a person what to beware of; it is kept for the JSON result."""
+        """Print a warning, and keep it for the JSON result."""
         self.warnings.append(text)
         self.note(f"note: {text}")
 
@@ -79,7 +66,7 @@ class Console:
         caption: str = "",
         bold: int | None = None,
     ) -> None:
-        """Print a table: drawn on a terminal, aligned columns elsewhere."""
+        """Print a table, with borders on a terminal; row number ``bold`` is bold."""
         if self.json:
             return
         if _is_terminal(sys.stdout):
@@ -95,19 +82,9 @@ class Console:
 
     @contextmanager
     def steps(self, n_pairs: int, total: int | None) -> Iterator[Monitor]:
-        """Show a solve, and its longer walks over pairs, while it runs.
+        """Show the progress of a fit; yield the function to call after every step.
 
-        Parameters
-        ----------
-        n_pairs : int
-            Pairs that every step looks at.
-        total : int or None
-            Steps to come, where that is known.
-
-        Yields
-        ------
-        callable
-            To be called with every ``Step``.
+        ``n_pairs`` is the number of pairs, ``total`` the number of steps if known.
         """
         if self.quiet or self.verbose or not _is_terminal(sys.stderr):
             with walking(self._pair_lines("searching")):
@@ -118,17 +95,9 @@ class Console:
 
     @contextmanager
     def pairs(self, label: str) -> Iterator[Callable[[int, int], None]]:
-        """Show a walk over pairs while it runs.
+        """Show the progress of a walk over pairs; yield the function to call.
 
-        Parameters
-        ----------
-        label : str
-            What is being done.
-
-        Yields
-        ------
-        callable
-            To be called with pairs done and pairs in all.
+        Its arguments are the number of pairs done and the number of all pairs.
         """
         if self.quiet or not _is_terminal(sys.stderr):
             yield self._pair_lines(label)
@@ -138,19 +107,9 @@ class Console:
 
     @contextmanager
     def pieces(self, label: str, total: int) -> Iterator[Callable[[str, float], None]]:
-        """Show how a known number of pieces of work gets done.
+        """Show the progress of several tasks; yield the function to call after each.
 
-        Parameters
-        ----------
-        label : str
-            What is being done.
-        total : int
-            How many pieces.
-
-        Yields
-        ------
-        callable
-            To be called after each, with what it was and the seconds left.
+        Its arguments are a description of the task and the seconds left.
         """
         if self.quiet or not _is_terminal(sys.stderr):
             yield self._piece_lines(total)
@@ -169,7 +128,7 @@ class Console:
         return show
 
     def _step_lines(self, total: int | None) -> Monitor:
-        best = _Best()
+        best = _BestBounds()
         of = "" if total is None else f" of {total}"
         last = time.monotonic()
 
@@ -199,7 +158,7 @@ class Console:
 
 
 class _Walk:
-    """How fast a walk over pairs goes, and how long it still takes."""
+    """Pairs per second and seconds left of a walk over pairs."""
 
     def __init__(self) -> None:
         self.start = time.monotonic()
@@ -208,7 +167,7 @@ class _Walk:
     def see(self, done: int, total: int) -> None:
         now = time.monotonic()
         if done == 0:
-            # Another walk.
+            # A new walk begins.
             self.start = now
         self.rate = done / max(now - self.start, 1e-9)
         self.left = (total - done) / max(self.rate, 1e-9)
@@ -221,15 +180,15 @@ class _Walk:
         return f"{_rate(self.rate)}, {_duration(self.left)} left"
 
 
-class _Best:
-    """The best bounds that the steps so far have shown."""
+class _BestBounds:
+    """The best distortion and the best lower bound of the steps so far."""
 
     def __init__(self) -> None:
         self.upper, self.lower = math.inf, 0.0
 
     def see(self, step: Step) -> None:
         if step.iteration == 0:
-            # Another solve, perhaps for another number of dimensions.
+            # A new solve begins, perhaps for another number of dimensions.
             self.upper, self.lower = math.inf, 0.0
         self.upper = min(self.upper, step.distortion)
         self.lower = max(self.lower, step.lower_bound)
@@ -239,7 +198,7 @@ class _Best:
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can say
-    """Return a value as JSON can say it: no NumPy, no infinities."""
+    """Return a value without NumPy types; NaN and infinity become None."""
     if isinstance(value, dict):
         return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -280,7 +239,7 @@ def _draw_table(
     for i, name in enumerate(names):
         table.add_column(name, justify="right" if i else "left", overflow="fold")
     for i, row in enumerate(rows):
-        # Cells are texts of files: nothing in them is a command to rich.
+        # Brackets in cells must not be read as markup of rich.
         cells = [cell.replace("[", r"\[") for cell in row]
         table.add_row(*cells, style="bold" if i == bold else "")
     rich.console.Console(highlight=False).print(table)
@@ -306,7 +265,7 @@ def _step_display(n_pairs: int, total: int | None) -> Iterator[Monitor]:
     if console.width >= 72:
         columns += [TextColumn("{task.fields[rate]}"), TimeElapsedColumn()]
     columns += [TimeRemainingColumn()] if total is not None else []
-    best, walk = _Best(), _Walk()
+    best, walk = _BestBounds(), _Walk()
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("fitting", total=total, bounds="", rate="")
         search = progress.add_task("searching", visible=False, bounds="", rate="")
@@ -324,7 +283,7 @@ def _step_display(n_pairs: int, total: int | None) -> Iterator[Monitor]:
         def show(step: Step) -> None:
             best.see(step)
             done = n_pairs * (step.iteration + 1) / max(step.seconds, 1e-9)
-            # Only solvers of a fixed number of steps walk over all pairs in each.
+            # Only solvers with a fixed number of steps look at all pairs in every step.
             working = f"{step.n_working:,} pairs"
             progress.update(
                 task,

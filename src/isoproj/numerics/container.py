@@ -159,7 +159,7 @@ def _checked_header(
         raise FormatError(msg)
     if digest != _digest(header, tensors):
         msg = (
-            f"{path} must be as it was written; its digest differs from its content. "
+            f"{path} was changed after it was written; its digest differs. "
             "Fit and save again."
         )
         raise FormatError(msg)

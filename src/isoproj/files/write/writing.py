@@ -146,7 +146,7 @@ def output_format(path: str | os.PathLike[str]) -> Format:
     format_ = format_of_name(name)
     if format_ is None or name.endswith(".isoproj"):
         known = ", ".join(sorted(set(EXTENSIONS) - {".isoproj"}))
-        msg = f"{path} must end in an extension for points. Add one of {known}."
+        msg = f"{path} must name a format by its extension. Add one of {known}."
         raise FormatError(msg)
     if name.endswith(".gz") and not format_.may_be_gzipped:
         msg = f"{path} must not end in .gz: {format_.title} is compressed. Drop it."
