@@ -8,7 +8,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from isoproj._version import __version__
 from isoproj.cli.errors import one_line
@@ -34,6 +34,10 @@ _STATUS = (
     "Exit status: 0 done, 1 a claim failed, 2 bad usage or input, 130 stopped by "
     "Ctrl-C."
 )
+
+
+# A parser, or a group of options.
+_Options: TypeAlias = argparse._ActionsContainer
 
 
 class _Parser(argparse.ArgumentParser):
@@ -151,6 +155,19 @@ def _add_data(verb: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_k(verb: _Options, text: str, **settings: Any) -> None:  # noqa: ANN401
+    """Add the number of dimensions; ``settings`` are those of ``add_argument``."""
+    names = ("-k", "--n-components")
+    verb.add_argument(*names, type=int, metavar="K", help=text, **settings)
+
+
+def _add_force(verb: argparse.ArgumentParser) -> None:
+    """Add the permission to overwrite files."""
+    verb.add_argument(
+        "--force", action="store_true", help="overwrite FILE if it exists"
+    )
+
+
 def _add_memory(verb: argparse.ArgumentParser) -> None:
     """Add the memory limit."""
     verb.add_argument(
@@ -188,9 +205,7 @@ def _add_output(
 ) -> None:
     """Add the output file."""
     verb.add_argument("-o", "--output", metavar="FILE", required=required, help=text)
-    verb.add_argument(
-        "--force", action="store_true", help="overwrite FILE if it exists"
-    )
+    _add_force(verb)
 
 
 def _add_method(verb: argparse.ArgumentParser) -> None:
@@ -226,13 +241,10 @@ def _add_method(verb: argparse.ArgumentParser) -> None:
 def _add_fit(verb: argparse.ArgumentParser) -> None:
     """Add the arguments of ``isoproj fit``."""
     _add_data(verb)
-    verb.add_argument(
-        "-k",
-        "--n-components",
-        type=int,
-        metavar="K",
-        help="number of dimensions to keep; without it, the fewest that "
-        "--max-distortion allows",
+    _add_k(
+        verb,
+        "number of dimensions to keep; without it, the fewest that --max-distortion "
+        "allows",
     )
     _add_output(verb, "file for the model, by convention *.isoproj")
     _add_method(verb)
@@ -379,15 +391,7 @@ def _add_export(verb: argparse.ArgumentParser) -> None:
 def _add_compare(verb: argparse.ArgumentParser) -> None:
     """Add the arguments of ``isoproj compare``."""
     _add_data(verb)
-    verb.add_argument(
-        "-k",
-        "--n-components",
-        type=int,
-        nargs="+",
-        required=True,
-        metavar="K",
-        help="numbers of dimensions to compare at",
-    )
+    _add_k(verb, "numbers of dimensions to compare at", nargs="+", required=True)
     verb.add_argument(
         "--methods",
         nargs="+",
@@ -431,23 +435,14 @@ def _add_tracing(verb: argparse.ArgumentParser, tol: float) -> None:
     verb.add_argument(
         "--plot", metavar="FILE", help="file for the plot (.png, .svg or .pdf)"
     )
-    verb.add_argument(
-        "--force", action="store_true", help="overwrite FILE if it exists"
-    )
+    _add_force(verb)
 
 
 def _add_curve(verb: argparse.ArgumentParser) -> None:
     """Add the arguments of ``isoproj curve``."""
     _add_data(verb)
     which = verb.add_mutually_exclusive_group()
-    which.add_argument(
-        "-k",
-        "--n-components",
-        type=int,
-        nargs="+",
-        metavar="K",
-        help="numbers of dimensions (default: 1 to --max-k)",
-    )
+    _add_k(which, "numbers of dimensions (default: 1 to --max-k)", nargs="+")
     which.add_argument(
         "--max-k", type=int, default=40, metavar="K", help="largest k (default 40)"
     )
@@ -471,14 +466,7 @@ def _add_curve(verb: argparse.ArgumentParser) -> None:
 def _add_frontier(verb: argparse.ArgumentParser) -> None:
     """Add the arguments of ``isoproj frontier``."""
     _add_data(verb)
-    verb.add_argument(
-        "-k",
-        "--n-components",
-        type=int,
-        required=True,
-        metavar="K",
-        help="number of dimensions",
-    )
+    _add_k(verb, "number of dimensions", required=True)
     verb.add_argument(
         "--n-points",
         type=int,
@@ -578,14 +566,7 @@ def _add_reproduce(verb: argparse.ArgumentParser) -> None:
 
 def _add_demo(verb: argparse.ArgumentParser) -> None:
     """Add the arguments of ``isoproj demo``."""
-    verb.add_argument(
-        "-k",
-        "--n-components",
-        type=int,
-        default=10,
-        metavar="K",
-        help="number of dimensions to keep (default 10)",
-    )
+    _add_k(verb, "number of dimensions to keep (default 10)", default=10)
 
 
 def _completion(parser: argparse.ArgumentParser, shell: str) -> str:

@@ -25,14 +25,17 @@ def _verbs(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser
 
 
 def _options(parser: argparse.ArgumentParser) -> list[argparse.Action]:
+    """Return the options of a parser."""
     return [action for action in parser._actions if action.option_strings]
 
 
 def _words(parser: argparse.ArgumentParser) -> str:
+    """Return all names of options, separated by spaces."""
     return " ".join(o for action in _options(parser) for o in action.option_strings)
 
 
 def _bash(verbs: dict[str, argparse.ArgumentParser], shell: str, begin: str) -> str:
+    """Return the script for bash; zsh runs the same script after one more line."""
     cases = []
     for name, verb in verbs.items():
         for action in _options(verb):
@@ -65,6 +68,7 @@ complete -o filenames -F _isoproj isoproj
 
 
 def _fish(verbs: dict[str, argparse.ArgumentParser]) -> str:
+    """Return the script for fish."""
     lines = ["# isoproj --completion fish | source"]
     lines += [
         f"complete -c isoproj -n __fish_use_subcommand -f -a {name}" for name in verbs

@@ -118,6 +118,7 @@ class Console:
             yield show
 
     def _piece_lines(self, total: int) -> Callable[[str, float], None]:
+        """Return a function that prints a line after every task."""
         done = 0
 
         def show(text: str, seconds_left: float) -> None:
@@ -128,6 +129,7 @@ class Console:
         return show
 
     def _step_lines(self, total: int | None) -> Monitor:
+        """Return a function that prints a line for a step now and then."""
         best = _BestBounds()
         of = "" if total is None else f" of {total}"
         last = time.monotonic()
@@ -143,6 +145,7 @@ class Console:
         return show
 
     def _pair_lines(self, label: str) -> Callable[[int, int], None]:
+        """Return a function that prints the progress of a walk now and then."""
         walk, last = _Walk(), time.monotonic()
 
         def show(done: int, total: int) -> None:
@@ -211,10 +214,12 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can say
 
 
 def _is_terminal(stream: Any) -> bool:  # noqa: ANN401 - a stream, or a stand-in
+    """Return whether a stream is a terminal that can redraw lines."""
     return bool(stream.isatty()) and os.environ.get("TERM", "") != "dumb"
 
 
 def _rate(pairs_per_second: float) -> str:
+    """Return a speed in words, such as 1.5 Mpairs/s."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if pairs_per_second >= size:
             return f"{pairs_per_second / size:.1f} {letter}pairs/s"
@@ -222,6 +227,7 @@ def _rate(pairs_per_second: float) -> str:
 
 
 def _duration(seconds: float) -> str:
+    """Return a duration in words, in seconds or minutes."""
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
@@ -232,6 +238,7 @@ def _draw_table(
     caption: str,
     bold: int | None,
 ) -> None:
+    """Print a table with borders."""
     import rich.console
     import rich.table
 
@@ -247,6 +254,7 @@ def _draw_table(
 
 @contextmanager
 def _step_display(n_pairs: int, total: int | None) -> Iterator[Monitor]:
+    """Show a progress bar of a fit; yield the function to call after a step."""
     import rich.console
     from rich.progress import (
         BarColumn,
@@ -298,6 +306,7 @@ def _step_display(n_pairs: int, total: int | None) -> Iterator[Monitor]:
 
 @contextmanager
 def _pair_display(label: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a progress bar of a walk over pairs; yield the function to call."""
     import rich.console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -321,6 +330,7 @@ def _pair_display(label: str) -> Iterator[Callable[[int, int], None]]:
 
 @contextmanager
 def _piece_display(label: str, total: int) -> Iterator[Callable[[str, float], None]]:
+    """Show a progress bar of several tasks; yield the function to call."""
     import rich.console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 

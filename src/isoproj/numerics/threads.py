@@ -20,6 +20,7 @@ Result = TypeVar("Result")
 
 @functools.cache
 def _controller() -> threadpoolctl.ThreadpoolController:
+    """Return the controller of BLAS threads."""
     # Cached, because the search for loaded libraries takes milliseconds.
     return threadpoolctl.ThreadpoolController()
 

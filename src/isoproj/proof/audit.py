@@ -215,16 +215,14 @@ def audit(
         include_norms=include_norms,
     )
     points, selected = prepare_pairs(rows, pairs, rotate=False, storage=storage)
+    search: dict[str, Any] = {
+        "n_worst": n_worst,
+        "progress": progress,
+        "engine": engine,
+    }
     # The faster search finds losses only, so no pair may gain.
     if spread or largest_ratio(linear) > 1.0 + 1e-6:
-        summary = summarise(
-            points,
-            selected,
-            linear,
-            n_worst=n_worst,
-            progress=progress,
-            engine=engine,
-        )
+        summary = summarise(points, selected, linear, **search)
         spread_of = _spread(summary)
         found = WorstPairs(
             summary.worst_pairs,
@@ -232,14 +230,7 @@ def audit(
             Effort(measured=summary.n_pairs),
         )
     else:
-        found = find_worst(
-            points,
-            selected,
-            linear,
-            n_worst=n_worst,
-            progress=progress,
-            engine=engine,
-        )
+        found = find_worst(points, selected, linear, **search)
         spread_of = {
             "stretch": largest_ratio(linear) - 1.0,
             "mean": math.nan,

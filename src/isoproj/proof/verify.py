@@ -169,6 +169,7 @@ def verify(
 
 
 def _shape_claim(certificate: Certificate, rows: Rows) -> CheckedClaim:
+    """Compare the shapes of data and components with those stated."""
     stated = (certificate.n_points, certificate.n_features)
     return CheckedClaim(
         name="shape of the data",
@@ -181,6 +182,7 @@ def _shape_claim(certificate: Certificate, rows: Rows) -> CheckedClaim:
 
 
 def _count_claim(certificate: Certificate, pairs: PairSet) -> CheckedClaim:
+    """Compare the numbers of pairs with those stated."""
     stated = [certificate.n_pairs, certificate.n_close, certificate.n_identical]
     found = [pairs.n_pairs, pairs.n_close, pairs.n_identical]
     return CheckedClaim(
@@ -201,6 +203,7 @@ def _counts(n_pairs: int, n_close: int, n_identical: int) -> str:
 
 
 def _fingerprint_claim(certificate: Certificate, rows: Rows) -> CheckedClaim:
+    """Compare the fingerprint of the data with the one stated."""
     found = data_fingerprint(rows)
     return CheckedClaim(
         name="fingerprint of the data",
@@ -211,6 +214,7 @@ def _fingerprint_claim(certificate: Certificate, rows: Rows) -> CheckedClaim:
 
 
 def _orthonormal_claim(certificate: Certificate) -> CheckedClaim:
+    """Check that the components are orthonormal and stretch nothing."""
     exact = certificate.components.astype(np.float64)
     error = stretch = math.inf
     if np.abs(exact).max() < 2.0:  # False for NaN too
@@ -231,6 +235,7 @@ def _orthonormal_claim(certificate: Certificate) -> CheckedClaim:
 def _distortion_claims(
     certificate: Certificate, points: Points, pairs: PairSet
 ) -> list[CheckedClaim]:
+    """Find the worst pairs; compare them and their losses with those stated."""
     exact = certificate.components.astype(np.float64)
     n_worst = max(1, certificate.worst_pairs.shape[0])
     summary = find_worst(points, pairs, exact, n_worst=n_worst)
@@ -279,6 +284,7 @@ def _are_worst(
 
 
 def _sampled_claim(certificate: Certificate, points: Points) -> CheckedClaim:
+    """Draw the sample again, and compare the confidence limit with that stated."""
     exact = certificate.components.astype(np.float64)
     stated = certificate.sampled_share
     # A loss close to the distortion may round differently on another machine.
@@ -302,6 +308,7 @@ def _sampled_claim(certificate: Certificate, points: Points) -> CheckedClaim:
 def _spectral_claim(
     certificate: Certificate, rows: Rows, storage: Storage
 ) -> CheckedClaim:
+    """Compute the spectral ratio again, and compare it with the one stated."""
     points, pairs = prepare_pairs(rows, certificate.pairs, rotate=True, storage=storage)
     stated = certificate.spectral_ratio or math.nan
     found = spectral_ratio(points, pairs, certificate.n_components)
@@ -322,6 +329,7 @@ def _listing(pairs: Indices) -> str:
 def _lower_bound_claim(
     certificate: Certificate, points: Points, counting: PairSet
 ) -> CheckedClaim:
+    """Compute the lower bound from the dual weights again."""
     stated = f"{certificate.lower_bound:.9f}"
     pairs, weights = certificate.weighted_pairs, certificate.weights
     fault = _weights_fault(counting, pairs, weights, points)
@@ -346,6 +354,7 @@ def _lower_bound_claim(
 def _exclusion_claim(
     exclusion: Exclusion, points: Points, counting: PairSet
 ) -> CheckedClaim:
+    """Check that the weights exclude the stated number of dimensions."""
     name = "too few dimensions"
     stated = f"{exclusion.n_components} for {exclusion.cap:.9f}"
     pairs, weights = exclusion.excluding_pairs, exclusion.excluding_weights
@@ -366,6 +375,7 @@ def _exclusion_claim(
 def _guarantee_claims(
     certificate: Certificate, guarantee: Guarantee, points: Points, pairs: PairSet
 ) -> list[CheckedClaim]:
+    """Check the cap, and compute the share kept and its bound again."""
     cap = CheckedClaim(
         name="cap on every pair",
         stated=f"{guarantee.cap:.9f}",

@@ -295,6 +295,7 @@ def _safetensors_contents(source: Source) -> list[Content]:
 
 
 def _h5py() -> Any:  # noqa: ANN401 - a module
+    """Return h5py, or raise MissingExtraError."""
     return needed("h5py", extra="io", purpose="HDF5")
 
 

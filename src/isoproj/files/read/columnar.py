@@ -88,6 +88,7 @@ def _read(
 
 
 def _pyarrow(module: str, source: Source) -> Any:  # noqa: ANN401 - a module
+    """Return a module of pyarrow, or raise MissingExtraError."""
     return needed(module, extra="io", purpose=source.format.title)
 
 
