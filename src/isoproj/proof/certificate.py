@@ -169,9 +169,9 @@ class Certificate:
 
     References
     ----------
-    .. [1] K. Fan, "On a theorem of Weyl concerning eigenvalues of linear
-       transformations I", Proceedings of the National Academy of Sciences 35, 1949.
-       The lower bound follows from this theorem.
+    K. Fan, "On a theorem of Weyl concerning eigenvalues of linear transformations I",
+    Proceedings of the National Academy of Sciences 35, 1949: the theorem that the lower
+    bound rests on.
     """
 
     components: NDArray[np.float64] | NDArray[np.float32]

@@ -144,12 +144,12 @@ def verify(
     Notes
     -----
     The claims are recomputed by code that knows no solver. The lower bound follows from
-    the dual weights of the certificate by Ky Fan's theorem [1]_.
+    the dual weights of the certificate by Ky Fan's theorem.
 
     References
     ----------
-    .. [1] K. Fan, "On a theorem of Weyl concerning eigenvalues of linear
-       transformations I", Proceedings of the National Academy of Sciences 35, 1949.
+    K. Fan, "On a theorem of Weyl concerning eigenvalues of linear transformations I",
+    Proceedings of the National Academy of Sciences 35, 1949.
 
     Examples
     --------
