@@ -49,7 +49,7 @@ def refused(run):
         (("fit", "none.npy", "-k", "2"), "does not exist"),
         (("fit", ".", "-k", "2"), "it is a directory"),
         (("fit", "model.isoproj", "-k", "2"), "it is an isoproj model"),
-        (("fit", "points.npy", "-k", "2", "-o", "points.npy"), "is the input"),
+        (("fit", "points.npy", "-k", "2", "-o", "points.npy"), "is an input"),
         (("fit", "points.npy", "-k", "2", "-o", "model.isoproj"), "--force"),
         (("fit", "points.npy", "-k", "2", "-o", "no/m.isoproj"), "no folder"),
         (("transform", "points.npy", "model.isoproj", "-o", "z.npy"), "MODEL DATA"),
@@ -92,6 +92,23 @@ def test_a_pipe_or_device_is_never_replaced(folder, refused):
     project = ("transform", "model.isoproj", "points.npy", "-o", "pipe.npy", "--force")
     assert "ordinary file" in refused(*project)
     assert (folder / "pipe.npy").is_fifo()
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        ("compare", "many.npz:a", "-k", "2", "-o", "many.npz"),
+        ("compare", "many.npz:a", "-k", "2", "--plot", "many.npz"),
+        ("curve", "many.npz:a", "-k", "2", "--plot", "many.npz"),
+        ("curve", "many.npz:a", "-k", "2", "--labels", "who.txt", "--plot", "who.txt"),
+        ("frontier", "many.npz:a", "-k", "2", "--plot", "many.npz"),
+        ("export", "model.isoproj", "--to", "npy", "-o", "model.isoproj"),
+    ],
+)
+def test_no_verb_overwrites_a_file_that_it_reads(folder, refused, points, verb):
+    np.savez("many.npz", a=points, b=points)
+    (folder / "who.txt").write_text("0\n" * len(points))
+    assert "is an input" in refused(*verb, "--force")
 
 
 def test_bad_data_is_one_line_that_says_where(folder, refused, points):

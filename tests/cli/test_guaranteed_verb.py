@@ -79,10 +79,10 @@ def test_an_impossible_cap_is_one_line_and_a_failed_claim(folder, command):
     ("arguments", "match"),
     [
         ((), "-k or --max-distortion"),
-        (("-k", 2, "--max-distortion", 0.5), "--method guaranteed-pca only"),
-        (("-k", 2, "--slack", 0.5), "--slack is of use with"),
-        (("-k", 2, "--objective", "variance"), "--objective is of use with"),
-        ((*METHOD, "-k", 2, "--solver", "minimax"), "--solver is of no use"),
+        (("-k", 2, "--max-distortion", 0.5), "need --method guaranteed-pca"),
+        (("-k", 2, "--slack", 0.5), "--slack needs --method"),
+        (("-k", 2, "--objective", "variance"), "--objective needs --method"),
+        ((*METHOD, "-k", 2, "--solver", "minimax"), "--solver has no effect"),
         ((*METHOD, "-k", 2, "--slack", -1), "slack must be"),
         ((*METHOD, "-k", 2, "--max-distortion", 2), "max_distortion must be"),
         ((*METHOD, "-k", 2, "--objective", "joy"), "invalid choice"),
@@ -121,7 +121,7 @@ def test_exports_of_the_model_give_what_transform_gives(inside, run, checked, po
     np.testing.assert_allclose(given, inside.transform(points), atol=1e-12)
     status, out, _ = run("export", "g.isoproj", "--to", "npy", "--force", "--json")
     assert status == 0
-    assert "the matrix alone" in checked(out)["warnings"][0]
+    assert "only the matrix" in checked(out)["warnings"][0]
 
 
 def test_progress_does_not_mix_the_bounds_of_different_solves(capsys):

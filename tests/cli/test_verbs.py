@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from isoproj import Certificate, NearIsometricProjection, audit
+from isoproj.files.write.writing import write_blocks
 from isoproj.numerics.container import read_container
 from isoproj.solvers.api import history_of_table
 
@@ -113,14 +114,15 @@ def test_transform_in_a_pipe(folder, command, points, model):
     np.testing.assert_array_equal(projected, model.transform(points))
 
 
-def test_large_files_are_projected_block_by_block(
-    folder, run, points, model, monkeypatch
-):
-    from isoproj.cli import transform as projecting
+def test_large_files_are_projected_block_by_block(tmp_path, points, model):
+    from isoproj.cli.transform import projected
 
-    monkeypatch.setattr(projecting, "_BLOCK", 6 * 7)
-    assert run("transform", "model.isoproj", "points.npy", "-o", "z.npy")[0] == 0
-    np.testing.assert_allclose(np.load("z.npy"), model.transform(points), rtol=1e-13)
+    blocks = projected(model, points, slice_bytes=6 * 7 * 8)
+    blocks = dataclasses.replace(blocks, parts=list(blocks.parts))
+    assert [len(part) for part in blocks.parts] == [7] * 5 + [5]
+    write_blocks(tmp_path / "z.npy", blocks)
+    whole = np.load(tmp_path / "z.npy")
+    np.testing.assert_allclose(whole, model.transform(points), rtol=1e-13)
 
 
 def test_audit_measures_models_and_any_matrix(folder, command, run, checked, points):

@@ -12,7 +12,7 @@ import scipy.sparse
 from isoproj.exceptions import FormatError, ScratchError
 from isoproj.files.read.reading import contents_of, read_pairs, read_points
 from isoproj.files.write.writing import write_points
-from isoproj.numerics.storage import Mapped
+from isoproj.numerics.storage import Mapped, Storage
 
 POINTS = np.random.default_rng(3).normal(size=(7, 4))
 
@@ -357,49 +357,44 @@ LIBRARY |= {".h5": "h5py"}
 
 @pytest.mark.parametrize("suffix", [*LIBRARY, ".safetensors"])
 @pytest.mark.parametrize("kind", ["<f4", "<f8", "<i4", "?"])
-def test_points_beyond_the_budget_are_read_batch_by_batch(
-    tmp_path, monkeypatch, suffix, kind
-):
+def test_points_beyond_the_budget_are_read_batch_by_batch(tmp_path, suffix, kind):
     if suffix in LIBRARY:
         pytest.importorskip(LIBRARY[suffix])
-    monkeypatch.setattr("isoproj.files.read.columnar._BATCH", 8)
-    monkeypatch.setattr("isoproj.numerics.storage._SLICE", 64)
     points, path = (10 * POINTS).astype(kind), tmp_path / f"a{suffix}"
     write_points(path, points)
     assert Mapped.of(read(path).points) is None
     for columns, wanted in ((None, points), ("2:4", points[:, 2:])):
-        data = read(path, memory_limit=0, columns=columns)
+        data = read(path, storage=Storage(0, slice_bytes=64), columns=columns)
         assert Mapped.of(data.points) is not None
         assert data.points.dtype == points.dtype
         np.testing.assert_array_equal(data.points, wanted)
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.arrow"])
-def test_faults_of_late_batches_are_placed(tmp_path, monkeypatch, name):
+def test_faults_of_late_batches_are_placed(tmp_path, name):
     pyarrow = pytest.importorskip("pyarrow")
-    monkeypatch.setattr("isoproj.files.read.columnar._BATCH", 4)
-    monkeypatch.setattr("isoproj.files.read.columnar._LISTS", 2)
+    small = Storage(0, slice_bytes=4 * 8)
     path = tmp_path / name
     whole = [1, 2, 3, 4, 5]
     write_table(pyarrow, pyarrow.table({"x": whole, "y": [1, 2, 3, 4, None]}), path)
     with pytest.raises(
-        FormatError, match=r"a.*: must be finite; row 4, column 1 .*NaN"
+        FormatError, match=r"a\.\w+ must be finite; row 4, column 1 .*NaN"
     ):
-        read(path)
+        read(path, storage=small)
     lists = [[float(n), 0.0] for n in whole]
     write_table(pyarrow, pyarrow.table({"e": lists}), path)
-    np.testing.assert_array_equal(read(path, memory_limit=0).points, lists)
+    np.testing.assert_array_equal(read(path, storage=small).points, lists)
     write_table(pyarrow, pyarrow.table({"e": [*lists, [1.0]]}), path)
     with pytest.raises(FormatError, match="row 5: has 1 numbers where row 0 has 2"):
-        read(path)
+        read(path, storage=small)
     write_table(pyarrow, pyarrow.table({"e": [*lists, None]}), path)
     with pytest.raises(FormatError, match="row 5: has no list"):
-        read(path)
+        read(path, storage=small)
 
 
 def test_chosen_columns_of_a_mapped_file_keep_the_budget(tmp_path):
     np.save(tmp_path / "a.npy", POINTS)
-    data = read(tmp_path / "a.npy", columns="3,0", memory_limit=0)
+    data = read(tmp_path / "a.npy", columns="3,0", storage=Storage(0))
     assert Mapped.of(data.points) is not None
     np.testing.assert_array_equal(data.points, POINTS[:, [3, 0]])
 
@@ -411,4 +406,4 @@ def test_no_room_for_a_scratch_file_is_not_taken_for_a_damaged_file(
     write_points(tmp_path / "a.h5", POINTS)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
     with pytest.raises(ScratchError, match="scratch file"):
-        read(tmp_path / "a.h5", memory_limit=0)
+        read(tmp_path / "a.h5", storage=Storage(0))

@@ -9,7 +9,6 @@ import scipy.sparse
 
 from isoproj.exceptions import FormatError
 from isoproj.files.read.reading import read_points
-from isoproj.files.write import writing
 from isoproj.files.write.writing import Blocks, check_output, write_blocks, write_points
 
 FLOATS = [
@@ -141,7 +140,7 @@ def test_a_full_disk_leaves_the_old_file_and_no_rubbish(tmp_path, monkeypatch):
     def full(_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(writing.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
         write_points(path, np.eye(3), force=True)
     assert read_points(str(path)).points.shape == (2, 2)

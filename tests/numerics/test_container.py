@@ -1,16 +1,23 @@
 from __future__ import annotations
 
+import json
 import os
 import pickle
 
 import numpy as np
 import pytest
+import safetensors.numpy
 from certificates import assert_same_bits, data, fitted
 from numpy.testing import assert_array_equal
 
 from isoproj import Certificate, verify
 from isoproj.exceptions import ClaimError, FormatError
-from isoproj.numerics.container import read_container, write_container
+from isoproj.numerics.container import (
+    open_atomically,
+    read_container,
+    versions,
+    write_container,
+)
 
 
 def test_a_flipped_byte_is_noticed_or_changes_nothing(tmp_path):
@@ -78,10 +85,12 @@ def test_a_missing_file_is_an_os_error(tmp_path):
         Certificate.load(tmp_path / "none.isoproj")
 
 
-def test_another_format_version_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr("isoproj.numerics.container.FORMAT_VERSION", 2)
-    fitted().certificate_.save(tmp_path / "a.isoproj")
-    monkeypatch.undo()
+def test_another_format_version_is_named(tmp_path):
+    path = tmp_path / "a.isoproj"
+    fitted().certificate_.save(path)
+    header, tensors = read_container(path)
+    text = json.dumps({**header, "format_version": 2})
+    path.write_bytes(safetensors.numpy.save(tensors, metadata={"isoproj": text}))
     with pytest.raises(FormatError, match="version 1; it has 2"):
         Certificate.load(tmp_path / "a.isoproj")
 
@@ -114,3 +123,16 @@ def test_containers_keep_header_and_arrays(tmp_path):
     for name, array in arrays.items():
         assert_array_equal(tensors[name], array)
         assert tensors[name].dtype == array.dtype
+
+
+def test_a_file_appears_under_its_name_only_when_it_is_complete(tmp_path):
+    path = tmp_path / "a"
+    with open_atomically(path) as file:
+        file.write(b"whole")
+        assert not path.exists()
+    assert path.read_bytes() == b"whole"
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+
+
+def test_versions_name_the_numerical_libraries():
+    assert set(versions()) == {"isoproj", "python", "numpy", "scipy", "scikit-learn"}

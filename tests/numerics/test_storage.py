@@ -220,13 +220,12 @@ def test_runs_of_identical_rows_are_found_in_slices():
 
 
 @pytest.mark.parametrize("row", [0, 5])
-def test_a_late_entry_that_is_not_finite_is_named(tmp_path, row, monkeypatch):
-    monkeypatch.setattr("isoproj.numerics.storage._SLICE", 64)
+def test_a_late_entry_that_is_not_finite_is_named(tmp_path, row):
     given = cloud(0, 6, 4)
     given[row, 2] = np.nan
     given[5, 3] = np.inf
     with pytest.raises(ValueError, match=f"row {row}, column 2 contains NaN"):
-        check_points(mapped(tmp_path / "a.npy", given), Storage(0))
+        check_points(mapped(tmp_path / "a.npy", given), Storage(0, slice_bytes=64))
 
 
 def test_a_full_disk_is_told_in_one_line(scratch, monkeypatch):
@@ -241,8 +240,8 @@ def test_a_full_disk_is_told_in_one_line(scratch, monkeypatch):
 
 def test_a_system_that_reserves_no_space_fills_it(monkeypatch):
     monkeypatch.delattr(os, "posix_fallocate", raising=False)
-    monkeypatch.setattr("isoproj.numerics.storage._SLICE", 100)
-    assert_array_equal(Storage(0).empty((9, 9)), np.zeros((9, 9)))
+    storage = Storage(0, slice_bytes=100)
+    assert_array_equal(storage.empty((9, 9)), np.zeros((9, 9)))
 
 
 def test_a_folder_that_cannot_be_written_is_told_in_one_line(monkeypatch, tmp_path):
@@ -280,10 +279,9 @@ class Rows:
         (((10,), (2, 2)), [10]),
     ],
 )
-def test_slices_keep_chunks_whole(monkeypatch, chunks, ends):
-    monkeypatch.setattr("isoproj.numerics.storage._SLICE", 4 * 4 * 8)
+def test_slices_keep_chunks_whole(chunks, ends):
     given = Rows(cloud(0, 10, 4), chunks)
-    assert_array_equal(as_rows(given, Storage(0)), given.rows)
+    assert_array_equal(as_rows(given, Storage(0, slice_bytes=4 * 4 * 8)), given.rows)
     assert [part.stop for part in given.asked] == ends
     assert [part.start for part in given.asked] == [0, *ends[:-1]]
 

@@ -190,7 +190,7 @@ def test_a_share_that_is_none_is_refused(size):
 
 def test_a_list_of_pairs_and_too_many_pairs_are_refused():
     X = cloud(0, 20, 4)
-    with pytest.raises(ValueError, match="pairs that a word names"):
+    with pytest.raises(ValueError, match="pairs must be a word"):
         NearIsometricProjection(2, pairs=[[0, 1], [1, 2]], heldout=0.2).fit(X)
     with pytest.raises(ValueError, match="Hold out 200 rows or fewer"):
         split_rows(100_000, 0.2, PairRule())

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from isoproj.pairs.rule import prepare_pairs
-from isoproj.proof.objective import Objective, kept_bound, objective_matrix, share_kept
+from isoproj.proof.objective import (
+    Objective,
+    centred_rows,
+    kept_bound,
+    objective_matrix,
+    share_kept,
+)
 
 KINDS = {"all": "all", "directions": "directions", "listed": [[0, 3], [2, 5], [1, 4]]}
 kinds = st.sampled_from(sorted(KINDS))
@@ -121,12 +127,11 @@ def test_multipliers_that_prove_less_than_none_do_not_hurt():
     assert bounds[0] == bounds[1]
 
 
-def test_sparse_rows_are_too_many_before_memory_ends(monkeypatch):
-    monkeypatch.setattr("isoproj.proof.objective._LARGEST_DENSE", 80)
+def test_sparse_rows_are_too_many_before_memory_ends():
     rows = scipy.sparse.csr_array(cloud(0, 9, 9))
-    points, pairs = prepare_pairs(rows, rotate=False)
+    points, _ = prepare_pairs(rows, rotate=False)
     with pytest.raises(ValueError, match="sparse X must have at most"):
-        share_kept(points, pairs, Objective.VARIANCE, np.eye(1, 9), n_rows=9)
+        centred_rows(points, 9, largest_dense=80)
 
 
 @pytest.mark.parametrize("offset", [1e10, 1e12, 1e14, 1e15])

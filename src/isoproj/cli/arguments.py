@@ -1,4 +1,4 @@
-"""What the program understands; only the standard library, so that help is instant."""
+"""The parser of the command line; it imports no library, so help appears at once."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ import json
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from isoproj._version import __version__
+from isoproj.cli.errors import one_line
+from isoproj.files.formats import BUILT_IN, EXTENSIONS
 
 __all__ = ["EXPORTS", "VERBS", "build_parser"]
 
+# Systems to export to, with the extensions of their files.
 EXPORTS = {
     "faiss": ".faiss",
     "npy": ".npy",
@@ -24,9 +27,8 @@ EXPORTS = {
     "skops": ".skops",
 }
 _DATA = (
-    "a file (.npy .npz .csv .tsv .parquet .arrow .feather .h5 .fvecs .bvecs .ivecs "
-    ".safetensors; some also .gz), FILE:ARRAY, - for a pipe, or a built-in data set: "
-    "breast_cancer, diabetes, digits, iris, wine"
+    f"a file ({' '.join(name for name in EXTENSIONS if name != '.isoproj')}; some also "
+    f".gz), FILE:ARRAY, - for a pipe, or a built-in data set: {', '.join(BUILT_IN)}"
 )
 _STATUS = (
     "Exit status: 0 done, 1 a claim failed, 2 bad usage or input, 130 stopped by "
@@ -34,8 +36,12 @@ _STATUS = (
 )
 
 
+# A parser, or a group of options.
+_Options: TypeAlias = argparse._ActionsContainer
+
+
 class _Parser(argparse.ArgumentParser):
-    """A parser that complains in one line."""
+    """A parser whose error messages are one line."""
 
     def error(self, message: str) -> NoReturn:
         known = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
@@ -44,14 +50,12 @@ class _Parser(argparse.ArgumentParser):
             choices = [word.strip(" '") for word in known[2].split(",")]
             near = difflib.get_close_matches(known[1], choices, n=1)
             hint = f"Did you mean {near[0]!r}?" if near else hint
-        line = " ".join(message.split())
-        line = "".join(c if c.isprintable() else "?" for c in line)
-        sys.stderr.write(f"{self.prog}: {line}. {hint}\n")
+        sys.stderr.write(f"{self.prog}: {one_line(message)}. {hint}\n")
         raise SystemExit(2)
 
 
 class _Print(argparse.Action):
-    """Print a text made on demand, and leave."""
+    """An option that prints a text and ends the program."""
 
     def __init__(
         self,
@@ -70,31 +74,19 @@ class _Print(argparse.Action):
         values: str | Sequence[Any] | None,
         option_string: str | None = None,  # noqa: ARG002
     ) -> None:
-        """Print what was asked for."""
+        """Print the text for the value of the option."""
         sys.stdout.write(self.make(parser, str(values)))
         parser.exit()
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of the whole program.
-
-    Returns
-    -------
-    argparse.ArgumentParser
-        With one subparser for every verb.
-
-    Examples
-    --------
-    >>> from isoproj.cli.arguments import build_parser
-    >>> build_parser().parse_args(["fit", "digits", "-k", "10"]).n_components
-    10
-    """
+    """Return the parser of the program, with one subparser for every verb."""
     parser = _Parser(
         prog="isoproj",
         description="Orthogonal projections whose worst pair loses least, with proof.",
         epilog="example: isoproj fit digits -k 10 -o digits.isoproj\n"
         "         isoproj verify digits.isoproj digits\n"
-        "isoproj VERB -h teaches one verb.\n" + _STATUS,
+        "isoproj VERB -h explains one verb.\n" + _STATUS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"isoproj {__version__}")
@@ -129,6 +121,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _add_talk(verb: argparse.ArgumentParser) -> None:
+    """Add the options about output that every verb has."""
     verb.add_argument(
         "--json",
         action="store_true",
@@ -136,14 +129,15 @@ def _add_talk(verb: argparse.ArgumentParser) -> None:
     )
     talk = verb.add_mutually_exclusive_group()
     talk.add_argument(
-        "-q", "--quiet", action="store_true", help="no progress and no notes"
+        "-q", "--quiet", action="store_true", help="show no progress and no notes"
     )
     talk.add_argument(
-        "-v", "--verbose", action="store_true", help="every step, and tracebacks"
+        "-v", "--verbose", action="store_true", help="show every step and tracebacks"
     )
 
 
 def _add_data(verb: argparse.ArgumentParser) -> None:
+    """Add the data, and options that select a part of them."""
     verb.add_argument("data", metavar="DATA", help=_DATA)
     verb.add_argument(
         "--array", metavar="NAME", help="which array of a file that holds several"
@@ -157,22 +151,36 @@ def _add_data(verb: argparse.ArgumentParser) -> None:
         "--header",
         choices=["auto", "yes", "no"],
         default="auto",
-        help="whether the first line of a text names the columns (default auto)",
+        help="whether the first line of a text file names the columns (default auto)",
+    )
+
+
+def _add_k(verb: _Options, text: str, **settings: Any) -> None:  # noqa: ANN401
+    """Add the number of dimensions; ``settings`` are those of ``add_argument``."""
+    names = ("-k", "--n-components")
+    verb.add_argument(*names, type=int, metavar="K", help=text, **settings)
+
+
+def _add_force(verb: argparse.ArgumentParser) -> None:
+    """Add the permission to overwrite files."""
+    verb.add_argument(
+        "--force", action="store_true", help="overwrite FILE if it exists"
     )
 
 
 def _add_memory(verb: argparse.ArgumentParser) -> None:
+    """Add the memory limit."""
     verb.add_argument(
         "--memory-limit",
         type=_bytes,
         metavar="BYTES",
-        help="what arrays as large as the data may take in memory, as in 500M or 8G "
-        "(default 2G); what goes beyond lies in scratch files under TMPDIR",
+        help="memory for arrays as large as the data, as in 500M or 8G (default 2G); "
+        "larger arrays lie in scratch files under TMPDIR",
     )
 
 
 def _bytes(text: str) -> float:
-    """Return a number of bytes, said with or without a unit."""
+    """Return the number of bytes in a text such as 500M."""
     number = text.strip().upper().removesuffix("B")
     unit = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}.get(number[-1:], 1.0)
     try:
@@ -186,18 +194,18 @@ def _bytes(text: str) -> float:
 
 
 def _add_model(
-    verb: argparse.ArgumentParser, text: str = "a file of isoproj fit"
+    verb: argparse.ArgumentParser, text: str = "a model file of isoproj fit"
 ) -> None:
+    """Add the model."""
     verb.add_argument("model", metavar="MODEL", help=text)
 
 
 def _add_output(
     verb: argparse.ArgumentParser, text: str, *, required: bool = False
 ) -> None:
+    """Add the output file."""
     verb.add_argument("-o", "--output", metavar="FILE", required=required, help=text)
-    verb.add_argument(
-        "--force", action="store_true", help="overwrite FILE if it exists"
-    )
+    _add_force(verb)
 
 
 def _add_seed(verb: argparse.ArgumentParser, *older_names: str) -> None:
@@ -213,29 +221,20 @@ def _add_seed(verb: argparse.ArgumentParser, *older_names: str) -> None:
     )
 
 
-def _add_fit(verb: argparse.ArgumentParser) -> None:
-    _add_data(verb)
-    verb.add_argument(
-        "-k",
-        "--n-components",
-        type=int,
-        metavar="K",
-        help="number of dimensions to keep; without it, the fewest that "
-        "--max-distortion allows",
-    )
-    _add_output(verb, "where to save the model, by convention *.isoproj")
+def _add_method(verb: argparse.ArgumentParser) -> None:
+    """Add the method of a fit, and the options that only one method has."""
     verb.add_argument(
         "--method",
         choices=["near-isometric", "guaranteed-pca"],
         default="near-isometric",
-        help="let the worst pair lose least (default), or keep the most variance under "
-        "a cap on what any pair loses",
+        help="minimise the loss of the worst pair (default), or keep the most variance "
+        "under a cap on the loss of any pair",
     )
     verb.add_argument(
         "--max-distortion",
         type=float,
         metavar="D",
-        help="the cap: what no pair may lose more than, as a share of squared length",
+        help="the cap: largest allowed loss of any pair, as a share of squared length",
     )
     verb.add_argument(
         "--slack",
@@ -256,93 +255,116 @@ def _add_fit(verb: argparse.ArgumentParser) -> None:
         help="near-isometric: minimax finds the least loss (default); dual_ascent is "
         "the paper's algorithm",
     )
+
+
+def _add_fit(verb: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``isoproj fit``."""
+    _add_data(verb)
+    _add_k(
+        verb,
+        "number of dimensions to keep; without it, the fewest that --max-distortion "
+        "allows",
+    )
+    _add_output(verb, "file for the model, by convention *.isoproj")
+    _add_method(verb)
     _add_pairs(verb)
     verb.add_argument(
         "--heldout",
         type=_part,
         metavar="SHARE",
-        help="hold out this share of the points, or this many, and measure what their "
-        "pairs lose; the certificate is over the others",
+        help="hold out this share or number of points and measure the losses of their "
+        "pairs; the certificate is about the other points",
     )
     verb.add_argument(
         "--scale",
         choices=["balanced"],
-        help="scale projected points so that squared lengths stray as far up as down",
+        help="scale projected points so that the largest gain of squared length equals "
+        "the largest loss",
     )
     verb.add_argument(
         "--tol",
         type=float,
         metavar="GAP",
-        help="relative gap of the bound at which the solver is content",
+        help="relative gap between value and bound at which the solver stops",
     )
-    verb.add_argument("--max-iter", type=int, metavar="N", help="most iterations")
+    verb.add_argument(
+        "--max-iter", type=int, metavar="N", help="largest number of iterations"
+    )
     verb.add_argument(
         "--time-limit",
         type=float,
         metavar="SECONDS",
-        help="stop then, with the best certified answer so far",
+        help="stop after this time with the best certified result so far",
     )
     _add_seed(verb, "--random-state")
     _add_memory(verb)
 
 
 def _part(text: str) -> float | int:
-    """Return a share or a number of rows."""
+    """Return a share or a number of rows, from a text."""
     return int(text) if text.isdecimal() else float(text)
 
 
 def _add_pairs(verb: argparse.ArgumentParser) -> None:
+    """Add the options that say which pairs count."""
     verb.add_argument(
         "--pairs",
         metavar="WHICH",
-        help="which pairs count: all; directions (every row as one); sample (random "
-        "ones, where all are too many); neighbors, or "
-        "approximate-neighbors by pynndescent; labels (of different classes) or "
-        "within-labels; or a file with two columns of row numbers",
+        help="which pairs count: all; directions (every row is a direction); sample "
+        "(random pairs, if all are too many); neighbors, or approximate-neighbors by "
+        "pynndescent; labels (pairs of different classes) or within-labels; or a file "
+        "with two columns of row numbers",
     )
     verb.add_argument(
         "--neighbors",
         type=int,
         metavar="N",
-        help="nearest points of each that count with --pairs neighbors (default 10)",
+        help="neighbors of each point with --pairs neighbors (default 10)",
     )
     verb.add_argument(
         "--min-distance",
         type=float,
         metavar="D",
-        help="leave out pairs that are closer than this",
+        help="leave out pairs closer than this",
     )
     verb.add_argument(
         "--include-norms",
         action="store_true",
         default=None,
-        help="count every row as a direction too, so that inner products survive",
+        help="count every row as a direction too, which preserves inner products",
     )
     verb.add_argument(
         "--labels",
         metavar="FILE",
-        help="a text with the class of every point, one a line, for --pairs labels",
+        help="a text file with the class of every point, one a line, for --pairs "
+        "labels",
     )
 
 
 def _add_transform(verb: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``isoproj transform``."""
     _add_model(verb)
     _add_data(verb)
     _add_output(
         verb,
-        "where to write the projected points, in the format of its extension; - writes "
-        ".npy to standard output",
+        "file for the projected points, in the format of its extension; - writes .npy "
+        "to standard output",
         required=True,
     )
     _add_memory(verb)
 
 
 def _add_audit(verb: argparse.ArgumentParser) -> None:
-    _add_model(verb, "a file of isoproj fit, or any matrix with one component a row")
+    """Add the arguments of ``isoproj audit``."""
+    _add_model(verb, "a model file, or any matrix with one component a row")
     _add_data(verb)
     _add_pairs(verb)
     verb.add_argument(
-        "--worst", type=int, default=5, metavar="N", help="worst pairs to list"
+        "--worst",
+        type=int,
+        default=5,
+        metavar="N",
+        help="number of worst pairs to list",
     )
     verb.add_argument(
         "--max-distortion",
@@ -354,24 +376,27 @@ def _add_audit(verb: argparse.ArgumentParser) -> None:
 
 
 def _add_verify(verb: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``isoproj verify``."""
     _add_model(verb)
     _add_data(verb)
     _add_memory(verb)
 
 
 def _add_info(verb: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``isoproj info``."""
     verb.add_argument("file", metavar="FILE", help="a model, or data as for fit")
 
 
 def _add_export(verb: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``isoproj export``."""
     _add_model(verb)
     verb.add_argument(
         "--to",
         required=True,
         choices=list(EXPORTS),
-        help="for which system; postgres is plain arrays, without pgvector",
+        help="the other system; postgres uses plain arrays, without pgvector",
     )
-    _add_output(verb, "where to (default: the model's name with another extension)")
+    _add_output(verb, "output file (default: name of the model, other extension)")
     verb.add_argument(
         "--name",
         default="isoproj_project",
@@ -380,16 +405,9 @@ def _add_export(verb: argparse.ArgumentParser) -> None:
 
 
 def _add_compare(verb: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``isoproj compare``."""
     _add_data(verb)
-    verb.add_argument(
-        "-k",
-        "--n-components",
-        type=int,
-        nargs="+",
-        required=True,
-        metavar="K",
-        help="numbers of dimensions to compare at",
-    )
+    _add_k(verb, "numbers of dimensions to compare at", nargs="+", required=True)
     verb.add_argument(
         "--methods",
         nargs="+",
@@ -413,46 +431,39 @@ def _add_compare(verb: argparse.ArgumentParser) -> None:
         "--metric",
         default="contracted",
         choices=["contracted", "distortion", "stretch", "isometry", "mean", "seconds"],
-        help="what the table shows (default: loss of the worst pair after scaling the "
-        "map so that it stretches nothing)",
+        help="the number in the table (default contracted: loss of the worst pair, "
+        "after the map is scaled so that no pair gains)",
     )
-    _add_output(verb, "where to keep the records, as JSON lines")
+    _add_output(verb, "file for the records, as JSON lines")
     verb.add_argument(
-        "--plot", metavar="FILE", help="draw loss against k (.png, .svg or .pdf)"
+        "--plot", metavar="FILE", help="file for a plot (.png, .svg or .pdf)"
     )
 
 
 def _add_tracing(verb: argparse.ArgumentParser, tol: float) -> None:
+    """Add the options that ``curve`` and ``frontier`` share."""
     _add_pairs(verb)
     verb.add_argument(
         "--tol",
         type=float,
         default=tol,
         metavar="GAP",
-        help=f"relative gap at which a bound is good enough (default {tol:g})",
+        help=f"relative gap between value and bound to stop at (default {tol:g})",
     )
     _add_seed(verb)
     verb.add_argument(
-        "--plot", metavar="FILE", help="draw it there (.png, .svg or .pdf)"
+        "--plot", metavar="FILE", help="file for the plot (.png, .svg or .pdf)"
     )
-    verb.add_argument(
-        "--force", action="store_true", help="overwrite FILE if it exists"
-    )
+    _add_force(verb)
 
 
 def _add_curve(verb: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``isoproj curve``."""
     _add_data(verb)
     which = verb.add_mutually_exclusive_group()
+    _add_k(which, "numbers of dimensions (default: 1 to --max-k)", nargs="+")
     which.add_argument(
-        "-k",
-        "--n-components",
-        type=int,
-        nargs="+",
-        metavar="K",
-        help="numbers of dimensions (default: 1 to --max-k)",
-    )
-    which.add_argument(
-        "--max-k", type=int, default=40, metavar="K", help="the last one (default 40)"
+        "--max-k", type=int, default=40, metavar="K", help="largest k (default 40)"
     )
     verb.add_argument(
         "--targets",
@@ -460,76 +471,75 @@ def _add_curve(verb: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="DISTORTION",
-        help="say which k suffices for these, and which is proved too small",
+        help="print which k suffices for these distortions and which is too small",
     )
     verb.add_argument(
         "--time-limit",
         type=float,
         metavar="SECONDS",
-        help="stop with the dimensions done so far",
+        help="stop after this time with the results so far",
     )
     _add_tracing(verb, 5e-3)
 
 
 def _add_frontier(verb: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``isoproj frontier``."""
     _add_data(verb)
+    _add_k(verb, "number of dimensions", required=True)
     verb.add_argument(
-        "-k",
-        "--n-components",
+        "--n-points",
         type=int,
-        required=True,
-        metavar="K",
-        help="number of dimensions",
-    )
-    verb.add_argument(
-        "--n-points", type=int, default=7, metavar="N", help="how many caps (default 7)"
+        default=7,
+        metavar="N",
+        help="number of caps (default 7)",
     )
     verb.add_argument(
         "--objective",
         default="variance",
         choices=["variance", "distortion"],
-        help="what is to be kept: variance, or squared length on average",
+        help="what to keep: variance (default), or mean squared length",
     )
     _add_tracing(verb, 1e-3)
 
 
 def _add_report(verb: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``isoproj report``."""
     _add_model(verb)
     _add_data(verb)
-    _add_output(verb, "where to write the report: .html, .md or .json", required=True)
+    _add_output(verb, "file for the report: .html, .md or .json", required=True)
     verb.add_argument(
-        "--heldout", metavar="DATA", help="points that were not fitted, measured too"
+        "--heldout", metavar="DATA", help="points outside the fit to measure as well"
     )
     verb.add_argument(
         "--labels",
         metavar="FILE",
-        help="a text with one line for every point, shown with the worst pairs",
+        help="a text file with a line for every point, shown with the worst pairs",
     )
     verb.add_argument(
         "--image-shape",
         metavar="HxW",
-        help="height and width where points are images; square ones are recognised",
+        help="height and width if points are images; square images are recognised",
     )
     verb.add_argument(
         "--frontier",
         type=int,
         metavar="N",
-        help="find what N other caps would keep, and draw it: as long as isoproj "
-        "frontier takes",
+        help="add the share kept under N other caps; takes as long as isoproj frontier",
     )
     verb.add_argument(
         "--max-pairs",
         type=int,
         default=20_000_000,
         metavar="N",
-        help="measure on a sample of rows where there are more pairs, and say so "
+        help="if there are more pairs, measure a sample of rows, which the report says "
         "(default 20,000,000)",
     )
 
 
 def _add_reproduce(verb: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``isoproj reproduce``."""
     verb.add_argument(
-        "--list", action="store_true", help="list the experiments and leave"
+        "--list", action="store_true", help="list the experiments and run nothing"
     )
     verb.add_argument(
         "--only",
@@ -554,19 +564,19 @@ def _add_reproduce(verb: argparse.ArgumentParser) -> None:
         "--output",
         metavar="FOLDER",
         default="results",
-        help="where records and figures go; the page is FOLDER.md (default results). "
-        "Finished cells found there are kept",
+        help="folder for records and figures; the page is FOLDER.md (default results). "
+        "Finished cells in it are kept",
     )
     verb.add_argument(
         "--report",
         action="store_true",
-        help="run nothing: make page and figures from the records at hand",
+        help="run nothing; make page and figures from existing records",
     )
     verb.add_argument(
         "--jobs",
         type=int,
         metavar="N",
-        help="cells at work at a time, of one thread each (default: one a core)",
+        help="number of cells to run at once, one thread each (default: one a core)",
     )
     verb.add_argument(
         "--offline", action="store_true", help="do not download data that is missing"
@@ -574,29 +584,26 @@ def _add_reproduce(verb: argparse.ArgumentParser) -> None:
 
 
 def _add_demo(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument(
-        "-k",
-        "--n-components",
-        type=int,
-        default=10,
-        metavar="K",
-        help="number of dimensions to keep (default 10)",
-    )
+    """Add the arguments of ``isoproj demo``."""
+    _add_k(verb, "number of dimensions to keep (default 10)", default=10)
 
 
 def _completion(parser: argparse.ArgumentParser, shell: str) -> str:
+    """Return the completion script of a shell."""
     from isoproj.cli.completion import script
 
     return script(parser, shell)
 
 
 def _schema(_: argparse.ArgumentParser, verb: str) -> str:
+    """Return the JSON schema of a verb."""
     from isoproj.cli.schemas import schema_of
 
     return json.dumps(schema_of(verb), indent=2) + "\n"
 
 
 _Adder = Callable[[argparse.ArgumentParser], None]
+# For every verb: its summary, an example, and the function that adds its arguments.
 VERBS: dict[str, tuple[str, str, _Adder]] = {
     "fit": (
         "find the projection whose worst pair loses least, and certify it",
@@ -614,12 +621,12 @@ VERBS: dict[str, tuple[str, str, _Adder]] = {
         _add_audit,
     ),
     "verify": (
-        "recompute every claim of a model from the data; trust nobody",
+        "recompute every claim of a model from the data",
         "isoproj verify model.isoproj embeddings.npy",
         _add_verify,
     ),
     "info": (
-        "tell what is in a data or model file",
+        "show what is in a data or model file",
         "isoproj info model.isoproj",
         _add_info,
     ),
@@ -629,27 +636,27 @@ VERBS: dict[str, tuple[str, str, _Adder]] = {
         _add_export,
     ),
     "compare": (
-        "put methods side by side, scored by one referee",
+        "fit several methods and measure all of them alike",
         "isoproj compare digits -k 5 10 20 --methods minimax pca random",
         _add_compare,
     ),
     "curve": (
-        "distortion and its proven floor against the number of dimensions",
+        "show distortion and lower bound for many numbers of dimensions",
         "isoproj curve embeddings.npy --max-k 40 --targets 0.2 0.5 --plot curve.png",
         _add_curve,
     ),
     "frontier": (
-        "variance kept against what the worst pair loses, from minimax to PCA",
+        "show the variance kept for several caps on the worst pair",
         "isoproj frontier embeddings.npy -k 20 --plot frontier.png",
         _add_frontier,
     ),
     "report": (
-        "write a report that people want to look at, from model and data",
+        "write a report about a model and its data",
         "isoproj report model.isoproj embeddings.npy -o report.html",
         _add_report,
     ),
     "reproduce": (
-        "run the paper's experiments again: numbers, figures, verdicts",
+        "run the experiments of the paper: numbers, figures, verdicts",
         "isoproj reproduce --quick --only figure1 -o results",
         _add_reproduce,
     ),

@@ -1,4 +1,4 @@
-"""``isoproj audit`` and ``isoproj verify``: measure a map, recompute every claim."""
+"""``isoproj audit`` and ``isoproj verify``: measure a map; check a certificate."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike
 
 from isoproj.cli import payloads
 from isoproj.cli.console import Console
-from isoproj.cli.errors import ClaimFailed, Trouble
+from isoproj.cli.errors import ClaimFailed, UsageError
 from isoproj.cli.models import (
+    check_features,
     load_model,
     memory_limit,
     options_data,
@@ -20,30 +21,23 @@ from isoproj.cli.models import (
 )
 from isoproj.engines.base import walking
 from isoproj.files.read.reading import DataFile, holds_model, read_points
-from isoproj.numerics.arrays import Rows, as_dense
+from isoproj.numerics.arrays import as_dense
 from isoproj.pairs.rule import PairRule
 from isoproj.proof.audit import AuditResult
 from isoproj.proof.audit import audit as measure
-from isoproj.proof.certificate import Certificate
-from isoproj.proof.verify import Claim, check_claims
+from isoproj.proof.verify import check_claims
 
 __all__ = ["audit", "verify"]
 
 
 def audit(options: argparse.Namespace, console: Console) -> None:
-    """Measure a model or a matrix on all pairs and print what it does to them."""
+    """Measure a model or a matrix on all pairs; fail if it loses too much."""
     if options.worst < 1:
         msg = f"--worst must be at least 1; got {options.worst}. Ask for one pair."
-        raise Trouble(msg)
+        raise UsageError(msg)
     components, usual = _map_of(options.model)
     data = options_data(options, min_rows=2)
-    n_features = np.shape(components)[1]
-    if n_features != data.points.shape[1]:
-        msg = (
-            f"{data.name} must have the {n_features} features of {options.model}; it "
-            f"has {data.points.shape[1]}. Choose them with --columns."
-        )
-        raise Trouble(msg)
+    check_features(data, np.shape(components)[1], options.model)
     console.note(str(data))
     labels = read_labels(options.labels, data)
     pairs = replace(usual.elsewhere(labels), labels=labels, **pair_options(options))
@@ -65,12 +59,14 @@ def audit(options: argparse.Namespace, console: Console) -> None:
 
 
 def verify(options: argparse.Namespace, console: Console) -> None:
-    """Recompute every claim of a model from the data and print the outcome."""
+    """Recompute every claim of a model from the data; fail if one does not hold."""
     model = load_model(options.model)
     data = options_data(options, min_rows=2)
     console.note(str(data))
     with console.pairs("verifying") as progress, walking(progress):
-        claims = _claims(model.certificate, data.points, memory_limit(options))
+        claims = check_claims(
+            model.certificate, data.points, memory_limit=memory_limit(options)
+        )
     verified = all(claim.holds for claim in claims)
     rows = [
         [claim.name, claim.stated, claim.found, "pass" if claim.holds else "FAIL"]
@@ -93,20 +89,8 @@ def verify(options: argparse.Namespace, console: Console) -> None:
         raise ClaimFailed
 
 
-def _claims(certificate: Certificate, points: Rows, limit: float) -> tuple[Claim, ...]:
-    """Return the recomputed claims; components that are not finite fail at once."""
-    finite = np.isfinite(certificate.components)
-    if certificate.components.size and finite.all():
-        return check_claims(certificate, points, memory_limit=limit)
-    bad = certificate.components.size - int(finite.sum())
-    found = f"{bad} not finite" if bad else "no components"
-    return (
-        Claim(name="finite components", stated="all finite", found=found, holds=False),
-    )
-
-
 def _map_of(path: str) -> tuple[ArrayLike, PairRule]:
-    """Return the linear map of a file, and the pairs it was made for."""
+    """Return the linear map of a model or matrix file, and the pairs that count."""
     if holds_model(path):
         certificate = load_model(path).certificate
         return certificate.components, certificate.pairs
@@ -116,6 +100,7 @@ def _map_of(path: str) -> tuple[ArrayLike, PairRule]:
 def _show(
     console: Console, result: AuditResult, allowed: float | None, *, holds: bool
 ) -> None:
+    """Print the result of an audit."""
     console.say(str(result))
     rows = [
         [f"{i} and {j}", f"{loss:.6f}"]
@@ -132,7 +117,8 @@ def _show(
 def _payload(
     options: argparse.Namespace, data: DataFile, result: AuditResult, *, holds: bool
 ) -> payloads.Audit:
-    # The scan's bins are fine; a hundred are enough to draw.
+    """Return the JSON result of an audit."""
+    # The histogram of an audit has many bins; these are enough for a plot.
     low = float(result.histogram[1][0])
     counts, edges = result.coarse_histogram(128, low=low)
     return payloads.Audit(

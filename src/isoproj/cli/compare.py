@@ -1,4 +1,4 @@
-"""``isoproj compare``: methods side by side, scored by one referee."""
+"""``isoproj compare``: fit several methods and measure all of them alike."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import Any
 
 from isoproj.cli import payloads
 from isoproj.cli.console import Console
-from isoproj.cli.errors import Trouble
-from isoproj.cli.models import options_data
-from isoproj.files.write.writing import check_output
+from isoproj.cli.models import check_dimensions, check_outputs, options_data
 from isoproj.numerics.container import write_atomically
 from isoproj.plot.axes import save_axes
 from isoproj.reproduction.compare import DEFAULT_METHODS, Record
@@ -19,19 +17,10 @@ __all__ = ["compare"]
 
 
 def compare(options: argparse.Namespace, console: Console) -> None:
-    """Fit every method for every k and seed; print a table, keep records and plot."""
-    for name in (options.output, options.plot):
-        if name is not None:
-            check_output(name, inputs=[options.data], force=options.force)
+    """Fit every method for every k and seed; print a table, write records and plot."""
+    check_outputs(options, options.output, options.plot)
     data = options_data(options, min_rows=2)
-    n_features = data.points.shape[1]
-    for k in options.n_components:
-        if not 1 <= k <= n_features:
-            msg = (
-                f"-k must be between 1 and the {n_features} features of {data.name}; "
-                f"got {k}. Choose values in that range."
-            )
-            raise Trouble(msg)
+    check_dimensions(options.n_components, data)
     console.note(str(data))
     comparison = run_comparison(
         data.points,
@@ -51,6 +40,7 @@ def compare(options: argparse.Namespace, console: Console) -> None:
 
 
 def _line(record: Record) -> str:
+    """Return the result of one fit as a line."""
     where = f"{record['method']}, k = {record['k']}, seed {record['seed']}"
     if record.get("error"):
         return f"{where}: failed: {record['error']}"

@@ -1,4 +1,4 @@
-"""Scripts that let a shell complete verbs and options, made from the parser itself."""
+"""Scripts for shells that complete verbs and options, made from the parser."""
 
 from __future__ import annotations
 
@@ -8,27 +8,7 @@ __all__ = ["script"]
 
 
 def script(parser: argparse.ArgumentParser, shell: str) -> str:
-    """Return a completion script.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-        The program's parser.
-    shell : {"bash", "zsh", "fish"}
-        For which shell.
-
-    Returns
-    -------
-    str
-        To be sourced; file names are completed wherever no option is expected.
-
-    Examples
-    --------
-    >>> from isoproj.cli.arguments import build_parser
-    >>> from isoproj.cli.completion import script
-    >>> script(build_parser(), "bash").splitlines()[0]
-    '# eval "$(isoproj --completion bash)"'
-    """
+    """Return the completion script for bash, zsh or fish."""
     verbs = _verbs(parser)
     if shell == "fish":
         return _fish(verbs)
@@ -37,6 +17,7 @@ def script(parser: argparse.ArgumentParser, shell: str) -> str:
 
 
 def _verbs(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """Return the parser of every verb."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             return dict(action.choices)
@@ -44,14 +25,17 @@ def _verbs(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser
 
 
 def _options(parser: argparse.ArgumentParser) -> list[argparse.Action]:
+    """Return the options of a parser."""
     return [action for action in parser._actions if action.option_strings]
 
 
 def _words(parser: argparse.ArgumentParser) -> str:
+    """Return all names of options, separated by spaces."""
     return " ".join(o for action in _options(parser) for o in action.option_strings)
 
 
 def _bash(verbs: dict[str, argparse.ArgumentParser], shell: str, begin: str) -> str:
+    """Return the script for bash; zsh runs the same script after one more line."""
     cases = []
     for name, verb in verbs.items():
         for action in _options(verb):
@@ -84,6 +68,7 @@ complete -o filenames -F _isoproj isoproj
 
 
 def _fish(verbs: dict[str, argparse.ArgumentParser]) -> str:
+    """Return the script for fish."""
     lines = ["# isoproj --completion fish | source"]
     lines += [
         f"complete -c isoproj -n __fish_use_subcommand -f -a {name}" for name in verbs

@@ -1,4 +1,4 @@
-"""Results on standard output; talk and progress on standard error."""
+"""Print results on standard output, and notes and progress on standard error."""
 
 from __future__ import annotations
 
@@ -21,29 +21,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Console"]
 
-# Seconds between lines of progress where no display can be redrawn.
+# Seconds between lines of progress without a terminal.
 _PAUSE = 2.0
-# Seconds after which a walk over pairs inside a fit is worth a line of its own.
+# Seconds after which a walk over pairs inside a fit gets its own bar.
 _BRIEF = 1.0
 
 
 class Console:
-    """Where a verb says things.
+    """Print what a verb reports, as text or as JSON.
 
-    Parameters
-    ----------
-    json : bool
-        Whether the result is JSON; texts and tables for people are then left out.
-    quiet : bool
-        Whether progress and notes are left out.
-    verbose : bool
-        Whether every step is told.
-
-    Examples
-    --------
-    >>> from isoproj.cli.console import Console
-    >>> Console(json=False, quiet=True, verbose=False).say("done")
-    done
+    With ``quiet`` there are no notes and no progress; ``verbose`` shows every step.
     """
 
     def __init__(self, *, json: bool, quiet: bool, verbose: bool) -> None:
@@ -53,24 +40,24 @@ class Console:
         self.warnings: list[str] = []
 
     def say(self, text: str) -> None:
-        """Print a part of the result."""
+        """Print a line of the result, unless the result is JSON."""
         if not self.json:
             sys.stdout.write(f"{text}\n")
 
     def tell(self, payload: Payload) -> None:
-        """Print the result as JSON, if that is what was asked for."""
+        """Print the result as JSON, if the user chose JSON."""
         if self.json:
             head = {"verb": payload.verb, "isoproj": __version__}
             whole = {**head, **_plain(payload), "warnings": self.warnings}
             sys.stdout.write(json_.dumps(_plain(whole), allow_nan=False) + "\n")
 
     def note(self, text: str) -> None:
-        """Tell a person what is going on."""
+        """Print a note on standard error, unless quiet."""
         if not self.quiet:
             sys.stderr.write(f"{text}\n")
 
     def warn(self, text: str) -> None:
-        """Tell a person what to beware of; it is kept for the JSON result."""
+        """Print a warning, and keep it for the JSON result."""
         self.warnings.append(text)
         self.note(f"note: {text}")
 
@@ -83,7 +70,7 @@ class Console:
         caption: str = "",
         bold: int | None = None,
     ) -> None:
-        """Print a table: drawn on a terminal, aligned columns elsewhere."""
+        """Print a table, with borders on a terminal; row number ``bold`` is bold."""
         if self.json:
             return
         if _is_terminal(sys.stdout):
@@ -99,19 +86,9 @@ class Console:
 
     @contextmanager
     def steps(self, n_pairs: int, total: int | None) -> Iterator[Monitor]:
-        """Show a solve, and its longer walks over pairs, while it runs.
+        """Show the progress of a fit; yield the function to call after every step.
 
-        Parameters
-        ----------
-        n_pairs : int
-            Pairs that every step looks at.
-        total : int or None
-            Steps to come, where that is known.
-
-        Yields
-        ------
-        callable
-            To be called with every ``Step``.
+        ``n_pairs`` is the number of pairs, ``total`` the number of steps if known.
         """
         if self.quiet or self.verbose or not _is_terminal(sys.stderr):
             with walking(self._pair_lines("searching")):
@@ -122,17 +99,9 @@ class Console:
 
     @contextmanager
     def pairs(self, label: str) -> Iterator[Callable[[int, int], None]]:
-        """Show a walk over pairs while it runs.
+        """Show the progress of a walk over pairs; yield the function to call.
 
-        Parameters
-        ----------
-        label : str
-            What is being done.
-
-        Yields
-        ------
-        callable
-            To be called with pairs done and pairs in all.
+        Its arguments are the number of pairs done and the number of all pairs.
         """
         if self.quiet or not _is_terminal(sys.stderr):
             yield self._pair_lines(label)
@@ -142,19 +111,9 @@ class Console:
 
     @contextmanager
     def pieces(self, label: str, total: int) -> Iterator[Callable[[str, float], None]]:
-        """Show how a known number of pieces of work gets done.
+        """Show the progress of several tasks; yield the function to call after each.
 
-        Parameters
-        ----------
-        label : str
-            What is being done.
-        total : int
-            How many pieces.
-
-        Yields
-        ------
-        callable
-            To be called after each, with what it was and the seconds left.
+        Its arguments are a description of the task and the seconds left.
         """
         if self.quiet or not _is_terminal(sys.stderr):
             yield self._piece_lines(total)
@@ -163,6 +122,7 @@ class Console:
             yield show
 
     def _piece_lines(self, total: int) -> Callable[[str, float], None]:
+        """Return a function that prints a line after every task."""
         done = 0
 
         def show(text: str, seconds_left: float) -> None:
@@ -173,7 +133,8 @@ class Console:
         return show
 
     def _step_lines(self, total: int | None) -> Monitor:
-        best = _Best()
+        """Return a function that prints a line for a step now and then."""
+        best = _BestBounds()
         of = "" if total is None else f" of {total}"
         last = time.monotonic()
 
@@ -188,6 +149,7 @@ class Console:
         return show
 
     def _pair_lines(self, label: str) -> Callable[[int, int], None]:
+        """Return a function that prints the progress of a walk now and then."""
         walk, last = _Walk(), time.monotonic()
 
         def show(done: int, total: int) -> None:
@@ -203,7 +165,7 @@ class Console:
 
 
 class _Walk:
-    """How fast a walk over pairs goes, and how long it still takes."""
+    """Pairs per second and seconds left of a walk over pairs."""
 
     def __init__(self) -> None:
         self.start = time.monotonic()
@@ -212,7 +174,7 @@ class _Walk:
     def see(self, done: int, total: int) -> None:
         now = time.monotonic()
         if done == 0:
-            # Another walk.
+            # A new walk begins.
             self.start = now
         self.rate = done / max(now - self.start, 1e-9)
         self.left = (total - done) / max(self.rate, 1e-9)
@@ -225,15 +187,15 @@ class _Walk:
         return f"{_rate(self.rate)}, {_duration(self.left)} left"
 
 
-class _Best:
-    """The best bounds that the steps so far have shown."""
+class _BestBounds:
+    """The best distortion and the best lower bound of the steps so far."""
 
     def __init__(self) -> None:
         self.upper, self.lower = math.inf, 0.0
 
     def see(self, step: Step) -> None:
         if step.iteration == 0:
-            # Another solve, perhaps for another number of dimensions.
+            # A new solve begins, perhaps for another number of dimensions.
             self.upper, self.lower = math.inf, 0.0
         self.upper = min(self.upper, step.distortion)
         self.lower = max(self.lower, step.lower_bound)
@@ -243,7 +205,7 @@ class _Best:
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can say
-    """Return a value as JSON can say it: no NumPy, no infinities."""
+    """Return a value without NumPy types; NaN and infinity become None."""
     if is_dataclass(value):
         return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, dict):
@@ -258,10 +220,12 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can say
 
 
 def _is_terminal(stream: Any) -> bool:  # noqa: ANN401 - a stream, or a stand-in
+    """Return whether a stream is a terminal that can redraw lines."""
     return bool(stream.isatty()) and os.environ.get("TERM", "") != "dumb"
 
 
 def _rate(pairs_per_second: float) -> str:
+    """Return a speed in words, such as 1.5 Mpairs/s."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if pairs_per_second >= size:
             return f"{pairs_per_second / size:.1f} {letter}pairs/s"
@@ -269,6 +233,7 @@ def _rate(pairs_per_second: float) -> str:
 
 
 def _duration(seconds: float) -> str:
+    """Return a duration in words, in seconds or minutes."""
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
@@ -279,6 +244,7 @@ def _draw_table(
     caption: str,
     bold: int | None,
 ) -> None:
+    """Print a table with borders."""
     import rich.console
     import rich.table
 
@@ -286,7 +252,7 @@ def _draw_table(
     for i, name in enumerate(names):
         table.add_column(name, justify="right" if i else "left", overflow="fold")
     for i, row in enumerate(rows):
-        # Cells are texts of files: nothing in them is a command to rich.
+        # Brackets in cells must not be read as markup of rich.
         cells = [cell.replace("[", r"\[") for cell in row]
         table.add_row(*cells, style="bold" if i == bold else "")
     rich.console.Console(highlight=False).print(table)
@@ -294,6 +260,7 @@ def _draw_table(
 
 @contextmanager
 def _step_display(n_pairs: int, total: int | None) -> Iterator[Monitor]:
+    """Show a progress bar of a fit; yield the function to call after a step."""
     import rich.console
     from rich.progress import (
         BarColumn,
@@ -312,7 +279,7 @@ def _step_display(n_pairs: int, total: int | None) -> Iterator[Monitor]:
     if console.width >= 72:
         columns += [TextColumn("{task.fields[rate]}"), TimeElapsedColumn()]
     columns += [TimeRemainingColumn()] if total is not None else []
-    best, walk = _Best(), _Walk()
+    best, walk = _BestBounds(), _Walk()
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("fitting", total=total, bounds="", rate="")
         search = progress.add_task("searching", visible=False, bounds="", rate="")
@@ -330,7 +297,7 @@ def _step_display(n_pairs: int, total: int | None) -> Iterator[Monitor]:
         def show(step: Step) -> None:
             best.see(step)
             done = n_pairs * (step.iteration + 1) / max(step.seconds, 1e-9)
-            # Only solvers of a fixed number of steps walk over all pairs in each.
+            # Only solvers with a fixed number of steps look at all pairs in every step.
             working = f"{step.n_working:,} pairs"
             progress.update(
                 task,
@@ -345,6 +312,7 @@ def _step_display(n_pairs: int, total: int | None) -> Iterator[Monitor]:
 
 @contextmanager
 def _pair_display(label: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a progress bar of a walk over pairs; yield the function to call."""
     import rich.console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -368,6 +336,7 @@ def _pair_display(label: str) -> Iterator[Callable[[int, int], None]]:
 
 @contextmanager
 def _piece_display(label: str, total: int) -> Iterator[Callable[[str, float], None]]:
+    """Show a progress bar of several tasks; yield the function to call."""
     import rich.console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 

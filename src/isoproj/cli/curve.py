@@ -1,4 +1,4 @@
-"""``isoproj curve`` and ``isoproj frontier``: what dimensions and caps buy."""
+"""``isoproj curve`` and ``isoproj frontier``: results for many k or many caps."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import argparse
 
 from isoproj.cli import payloads
 from isoproj.cli.console import Console
-from isoproj.cli.errors import Trouble
 from isoproj.cli.models import (
+    check_dimensions,
+    check_outputs,
     options_data,
     pair_options,
     read_labels,
@@ -17,24 +18,17 @@ from isoproj.estimators.curves import (
     distortion_curve,
     guarantee_frontier,
 )
-from isoproj.files.write.writing import check_output
 from isoproj.plot.axes import save_axes
 
 __all__ = ["curve", "frontier"]
 
 
 def curve(options: argparse.Namespace, console: Console) -> None:
-    """Print distortion and proven floor for many numbers of dimensions."""
-    _check_plot(options)
+    """Print distortion and lower bound for many numbers of dimensions."""
+    check_outputs(options, options.plot)
     data = options_data(options, min_rows=2)
-    n_features = int(data.points.shape[1])
-    largest = min(options.max_k, n_features)
-    if options.n_components and max(options.n_components) > n_features:
-        msg = (
-            f"-k must be between 1 and the {n_features} features of {data.name}; got "
-            f"{max(options.n_components)}. Choose values in that range."
-        )
-        raise Trouble(msg)
+    largest = min(options.max_k, int(data.points.shape[1]))
+    check_dimensions(options.n_components or (), data)
     console.note(str(data))
     found = distortion_curve(
         data.points,
@@ -70,8 +64,8 @@ def curve(options: argparse.Namespace, console: Console) -> None:
 
 
 def frontier(options: argparse.Namespace, console: Console) -> None:
-    """Print what is kept against what the worst pair loses, from minimax to PCA."""
-    _check_plot(options)
+    """Print the share kept and the loss of the worst pair for several caps."""
+    check_outputs(options, options.plot)
     data = options_data(options, min_rows=2)
     console.note(str(data))
     found = guarantee_frontier(
@@ -111,6 +105,7 @@ def _needed(found: DistortionCurve, target: float) -> payloads.Target:
 
 
 def _sentence(entry: payloads.Target) -> str:
+    """Return which k suffices for a target, and which is too small, in words."""
     text = f"distortion {entry.target:g}: "
     if entry.sufficient is None:
         text += "not reached by these numbers of dimensions"
@@ -119,8 +114,3 @@ def _sentence(entry: payloads.Target) -> str:
     if entry.impossible:
         text += f"; {entry.impossible} or fewer cannot do it"
     return text
-
-
-def _check_plot(options: argparse.Namespace) -> None:
-    if options.plot is not None:
-        check_output(options.plot, inputs=[options.data], force=options.force)

@@ -1,4 +1,4 @@
-"""``isoproj demo``: the main job on data that ships with scikit-learn."""
+"""``isoproj demo``: fit, certify and compare on the digits of scikit-learn."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from sklearn.decomposition import PCA
 
 from isoproj.cli import payloads
 from isoproj.cli.console import Console
-from isoproj.cli.errors import Interrupted, Trouble
+from isoproj.cli.errors import Interrupted
+from isoproj.cli.models import check_dimensions
 from isoproj.estimators.near_isometric import NearIsometricProjection
 from isoproj.exceptions import DuplicatePointsWarning
 from isoproj.files.read.reading import read_points
@@ -23,13 +24,11 @@ __all__ = ["demo"]
 
 
 def demo(options: argparse.Namespace, console: Console) -> None:
-    """Fit scikit-learn's digits and print the result beside PCA and random."""
+    """Fit and certify the digits, and compare with PCA and a random projection."""
     k = options.n_components
     data = read_points("digits")
     n_points, n_features = data.points.shape
-    if not 1 <= k <= n_features:
-        msg = f"-k must be between 1 and {n_features}; got {k}. Try isoproj demo -k 10."
-        raise Trouble(msg)
+    check_dimensions([k], data)
     n_pairs = n_points * (n_points - 1) // 2
     console.note(
         f"scikit-learn's digits: {n_points} images of {n_features} pixels, "
@@ -71,6 +70,7 @@ def _show(
     model: NearIsometricProjection,
     seconds: float,
 ) -> None:
+    """Print the table of all methods and the certificate."""
     rows = [
         [
             name,

@@ -9,17 +9,17 @@ from pathlib import Path
 from isoproj.cli import payloads
 from isoproj.cli.arguments import EXPORTS
 from isoproj.cli.console import Console
-from isoproj.cli.models import Model, load_model
+from isoproj.cli.models import Model, check_outputs, load_model
 from isoproj.files.export.faiss import to_faiss
 from isoproj.files.export.matrices import to_npy, to_safetensors
 from isoproj.files.export.onnx import to_onnx
 from isoproj.files.export.pipeline import to_skops
 from isoproj.files.export.sql import to_pgvector, to_postgres
-from isoproj.files.write.writing import check_output
 from isoproj.numerics.container import write_atomically
 
 __all__ = ["export"]
 
+# How to use the file of each system.
 _USE = {
     "faiss": "faiss.read_VectorTransform({name!r}).apply(x)",
     "npy": "x @ numpy.load({name!r}).T",
@@ -37,7 +37,7 @@ _USE_WITH_MEAN = (
 def export(options: argparse.Namespace, console: Console) -> None:
     """Write the projection of a model in another system's format."""
     output = options.output or str(Path(options.model).with_suffix(EXPORTS[options.to]))
-    check_output(output, inputs=[options.model], force=options.force)
+    check_outputs(options, output)
     model = load_model(options.model)
     content = _content(model, options.to, options.name)
     write_atomically(output, content)
@@ -47,8 +47,8 @@ def export(options: argparse.Namespace, console: Console) -> None:
     use = how.format(name=output, function=options.name)
     if options.to == "npy" and model.mean is not None:
         console.warn(
-            f"{output} holds the matrix alone: what it gives is shifted from isoproj "
-            "transform, which subtracts a mean. --to safetensors has both."
+            f"{output} holds only the matrix; isoproj transform also subtracts a mean, "
+            "so its results are shifted. --to safetensors writes both."
         )
     console.say(f"{output}: {options.to}, {len(content):,} bytes")
     console.note(f"use it: {use}")
@@ -66,10 +66,11 @@ def export(options: argparse.Namespace, console: Console) -> None:
 
 
 def _content(model: Model, target: str, function: str) -> bytes:
+    """Return the file for another system; ``function`` is the name in SQL."""
     stated, mean = model.certificate, model.mean
     scale = getattr(model.estimator, "scale_", 1.0)
     if scale != 1.0:
-        # What is exported projects as transform does.
+        # The exported map must project as ``transform`` does.
         scaled = stated.components * stated.components.dtype.type(scale)
         stated = replace(stated, components=scaled)
     if target == "npy":

@@ -1,4 +1,4 @@
-"""``isoproj fit``: from a file of points to a certified model."""
+"""``isoproj fit``: fit a model to a file of points, and certify it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import numpy as np
 
 from isoproj.cli import payloads
 from isoproj.cli.console import Console
-from isoproj.cli.errors import Interrupted, Trouble
+from isoproj.cli.errors import Interrupted, UsageError
 from isoproj.cli.models import (
+    check_dimensions,
+    check_outputs,
     options_data,
     pair_options,
     read_labels,
@@ -19,32 +21,25 @@ from isoproj.cli.models import (
 from isoproj.estimators.guaranteed_pca import GuaranteedPCA
 from isoproj.estimators.near_isometric import NearIsometricProjection
 from isoproj.files.read.reading import DataFile
-from isoproj.files.write.writing import check_output
-from isoproj.proof.objective import Objective
 from isoproj.solvers.api import Status, watching
 
 __all__ = ["fit"]
 
-# Steps of solvers that take a fixed number, unless told otherwise.
+# Default number of steps of solvers that take a fixed number.
 _USUAL_STEPS = {"dual_ascent": 120}
 _METHODS = {
     "near-isometric": NearIsometricProjection,
     "guaranteed-pca": GuaranteedPCA,
 }
-_WORDS = {
-    Objective.VARIANCE: "the variance",
-    Objective.DISTORTION: "squared length on average",
-}
 
 
 def fit(options: argparse.Namespace, console: Console) -> None:
-    """Fit, certify, save and print a model."""
+    """Fit, certify and save a model; raise Interrupted after Ctrl-C."""
     _check_method(options)
-    if options.output is not None:
-        check_output(options.output, inputs=_inputs(options), force=options.force)
+    check_outputs(options, options.output)
     data = options_data(options, min_rows=2)
     if options.n_components is not None:
-        _check_k(options.n_components, data)
+        check_dimensions([options.n_components], data)
     console.note(str(data))
     labels = read_labels(options.labels, data)
     model = _METHODS[options.method](**_parameters(options))
@@ -66,47 +61,30 @@ def fit(options: argparse.Namespace, console: Console) -> None:
 
 
 def _check_method(options: argparse.Namespace) -> None:
-    """Refuse options that do not go together."""
+    """Raise UsageError if options contradict each other."""
     if options.n_components is None and options.max_distortion is None:
         msg = "-k or --max-distortion must be given; got neither. Add -k 20."
-        raise Trouble(msg)
+        raise UsageError(msg)
     if options.method == "guaranteed-pca":
         for name in ("solver", "scale"):
             if getattr(options, name) is not None:
-                msg = (
-                    f"--{name} is of no use with --method guaranteed-pca. Leave it out."
-                )
-                raise Trouble(msg)
+                msg = f"--{name} has no effect with --method guaranteed-pca. Drop it."
+                raise UsageError(msg)
         return
     for name in ("slack", "objective"):
         if getattr(options, name) is not None:
-            msg = f"--{name} is of use with --method guaranteed-pca only. Add that."
-            raise Trouble(msg)
+            msg = f"--{name} needs --method guaranteed-pca. Add it, or drop --{name}."
+            raise UsageError(msg)
     if options.n_components is not None and options.max_distortion is not None:
         msg = (
-            "-k and --max-distortion go together with --method guaranteed-pca only. "
-            "Add that, or leave -k out to have the fewest dimensions found."
+            "-k and --max-distortion together need --method guaranteed-pca. Add it, or "
+            "leave -k out to find the fewest dimensions."
         )
-        raise Trouble(msg)
-
-
-def _inputs(options: argparse.Namespace) -> list[str]:
-    file = options.data.partition(":")[0]
-    return [options.data, file, *filter(None, [options.pairs, options.labels])]
-
-
-def _check_k(k: int, data: DataFile) -> None:
-    n_features = data.points.shape[1]
-    if not 1 <= k <= n_features:
-        msg = (
-            f"-k must be between 1 and the {n_features} features of {data.name}; got "
-            f"{k}. Choose a value in that range."
-        )
-        raise Trouble(msg)
+        raise UsageError(msg)
 
 
 def _parameters(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the options given; the estimator's own defaults stand otherwise."""
+    """Return the options that the user gave, as parameters of the estimator."""
     asked: dict[str, Any] = {
         "n_components": options.n_components,
         "max_distortion": options.max_distortion,
@@ -123,7 +101,7 @@ def _parameters(options: argparse.Namespace) -> dict[str, Any]:
         **pair_options(options),
     }
     given = {name: value for name, value in asked.items() if value is not None}
-    # None is not the default of every method, and means the fewest.
+    # n_components=None asks for the fewest; it is not the default of every method.
     return {"n_components": options.n_components, **given}
 
 
@@ -133,6 +111,7 @@ def _show(
     model: NearIsometricProjection | GuaranteedPCA,
     seconds: float,
 ) -> None:
+    """Print the result of a fit."""
     certificate = model.certificate_
     gap = certificate.optimality_gap
     i, j = model.worst_pairs_[0]
@@ -150,7 +129,7 @@ def _show(
     guarantee = certificate.guarantee
     if guarantee is not None:
         console.say(
-            f"kept         {guarantee.kept:.6f} of {_WORDS[guarantee.objective]}, at "
+            f"kept         {guarantee.kept:.6f} of {guarantee.objective.phrase}, at "
             f"most {guarantee.kept_bound:.6f} under the cap {guarantee.cap:.6f}"
         )
     if isinstance(model, NearIsometricProjection) and model.scale is not None:

@@ -1,4 +1,4 @@
-"""``isoproj info``: what is in a file."""
+"""``isoproj info``: show what is in a file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["info"]
 
 
 def info(options: argparse.Namespace, console: Console) -> None:
-    """Print what a data or model file holds."""
+    """Show what a data or model file holds."""
     if holds_model(options.file):
         _model_info(load_model(options.file), console)
     else:
@@ -24,6 +24,7 @@ def info(options: argparse.Namespace, console: Console) -> None:
 
 
 def _model_info(model: Model, console: Console) -> None:
+    """Show the claims and the origin of a model."""
     stated = model.certificate
     header = model.header
     parameters = dict(header.get("parameters") or {})
@@ -75,6 +76,7 @@ def _model_info(model: Model, console: Console) -> None:
 
 
 def _data_info(name: str, console: Console) -> None:
+    """Show the points of a data file and its arrays or columns."""
     fault, data = "", None
     try:
         data = read_points(name)
@@ -82,7 +84,7 @@ def _data_info(name: str, console: Console) -> None:
         fault = str(error)
         if name == "-":
             raise
-    # What the file holds may be of use even when it is not clear which part is meant.
+    # The list of contents helps when the points cannot be read without a choice.
     format_, contents = ("", []) if name == "-" else contents_of(name)
     if data is not None:
         kind = "sparse " if is_sparse(data.points) else ""
@@ -114,5 +116,6 @@ def _data_info(name: str, console: Console) -> None:
 
 
 def _shown(content: Content) -> str:
+    """Return name, shape and type of an array or column."""
     size = " x ".join(map(str, content.shape))
     return f"{content.name} ({size} {content.dtype})" if size else content.name

@@ -1,8 +1,9 @@
-"""Open a model file, whichever estimator wrote it."""
+"""Read what a command line names: model, data, pairs, labels; check outputs."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,16 +11,21 @@ from typing import Any
 from numpy.typing import NDArray
 
 import isoproj
-from isoproj.cli.errors import Trouble
+from isoproj.cli.errors import UsageError
 from isoproj.files.read.reading import DataFile, holds_model, read_pairs, read_points
+from isoproj.files.read.sources import split_name
+from isoproj.files.write.writing import check_output
 from isoproj.numerics.arrays import Rows
 from isoproj.numerics.container import read_container
-from isoproj.numerics.storage import MEMORY_LIMIT
+from isoproj.numerics.storage import MEMORY_LIMIT, Storage
 from isoproj.pairs.rule import WORDS
 from isoproj.proof.certificate import Certificate
 
 __all__ = [
     "Model",
+    "check_dimensions",
+    "check_features",
+    "check_outputs",
     "load_model",
     "memory_limit",
     "options_data",
@@ -27,25 +33,13 @@ __all__ = [
     "read_labels",
 ]
 
-# Share of the memory for the data as read; the rest is for what is made of them.
+# Share of the memory limit for the data; the rest is for the computation.
 _DATA_SHARE = 0.1
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Model:
-    """A model file: its header, its certificate, and the estimator if it holds one.
-
-    Parameters
-    ----------
-    path : str
-        Where from.
-    header : dict
-        As stored.
-    certificate : Certificate
-        As stated; nothing is verified.
-    estimator : LinearProjection or None
-        None for a bare certificate.
-    """
+    """The contents of a model file; a bare certificate has no estimator."""
 
     path: str
     header: dict[str, Any]
@@ -54,95 +48,113 @@ class Model:
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
-        """Names of the features that it was fitted on, where they had any."""
+        """Names of the features in the fit, or None."""
         names = getattr(self.estimator, "feature_names_in_", None)
         return None if names is None else tuple(str(name) for name in names)
 
     @property
     def mean(self) -> NDArray[Any] | None:
-        """What the model subtracts before it projects, where it does."""
+        """Mean that the model subtracts before it projects, or None."""
         mean: NDArray[Any] | None = getattr(self.estimator, "mean_", None)
         return mean
 
     def check_fits(self, data: DataFile) -> Rows:
-        """Return the points if they have the model's features, in its order."""
-        expected, got = self.certificate.n_features, data.points.shape[1]
-        if expected != got:
-            msg = (
-                f"{data.name} must have the {expected} features of {self.path}; it has "
-                f"{got}. Choose them with --columns, or fit again."
-            )
-            raise Trouble(msg)
+        """Return the points; raise UsageError unless their features are the model's."""
+        expected = self.certificate.n_features
+        check_features(data, expected, self.path)
         theirs, ours = data.names, self.feature_names
         if theirs is not None and ours is not None and theirs != ours:
             at = next(i for i in range(expected) if theirs[i] != ours[i])
             msg = (
-                f"{data.name} must have the features of {self.path} in their order; "
+                f"{data.name} must have the features of {self.path} in the same order; "
                 f"column {at} is {theirs[at]!r} where {ours[at]!r} is expected. "
                 "Choose them with --columns."
             )
-            raise Trouble(msg)
+            raise UsageError(msg)
         return data.points
 
 
+def check_features(data: DataFile, n_features: int, path: str) -> None:
+    """Raise UsageError unless the data have as many features as a model or matrix."""
+    got = data.points.shape[1]
+    if got != n_features:
+        msg = (
+            f"{data.name} must have the {n_features} features of {path}; it has {got}. "
+            "Choose them with --columns, or fit again."
+        )
+        raise UsageError(msg)
+
+
+def check_dimensions(ks: Iterable[int], data: DataFile) -> None:
+    """Raise UsageError unless every k is between 1 and the number of features."""
+    n_features = int(data.points.shape[1])
+    for k in ks:
+        if not 1 <= k <= n_features:
+            msg = (
+                f"-k must be between 1 and the {n_features} features of {data.name}; "
+                f"got {k}. Choose a value in that range."
+            )
+            raise UsageError(msg)
+
+
+def check_outputs(options: argparse.Namespace, *names: str | None) -> None:
+    """Raise OSError unless all named files may be written; None is no file."""
+    inputs = [
+        value
+        for name in ("model", "data", "pairs", "labels", "heldout")
+        if isinstance(value := getattr(options, name, None), str)
+    ]
+    inputs += [str(split_name(name)[0]) for name in inputs]
+    for name in names:
+        if name is not None:
+            check_output(name, inputs=inputs, force=options.force)
+
+
 def load_model(path: str) -> Model:
-    """Read a model file.
-
-    Parameters
-    ----------
-    path : str
-        Where from.
-
-    Returns
-    -------
-    Model
-        Certificate and, where the file holds one, estimator.
-
-    Raises
-    ------
-    FormatError
-        If it is damaged or not a model.
-    Trouble
-        If it is data, or needs a newer isoproj.
-    """
+    """Read a model file that any estimator or a certificate wrote."""
     if not holds_model(path):
         msg = (
             f"{path} must be a model of isoproj fit; it is data. "
             "The model comes first: VERB MODEL DATA."
         )
-        raise Trouble(msg)
+        raise UsageError(msg)
     header, tensors = read_container(path)
-    certificate = Certificate.from_parts(_dict(header.get("certificate")), tensors)
+    certificate = Certificate.from_parts(header.get("certificate", {}), tensors)
     name = header.get("estimator")
     estimator = None
     if name is not None:
         if name not in isoproj.__all__ or not hasattr(getattr(isoproj, name), "load"):
-            msg = f"{path} holds a {name!r}, which this isoproj lacks. Upgrade isoproj."
-            raise Trouble(msg)
+            msg = (
+                f"{path} must hold an estimator that this isoproj has; it holds "
+                f"{name!r}. Upgrade isoproj."
+            )
+            raise UsageError(msg)
         estimator = getattr(isoproj, name).load(path)
     return Model(path=path, header=header, certificate=certificate, estimator=estimator)
 
 
-def options_data(options: argparse.Namespace, *, min_rows: int) -> DataFile:
-    """Read the points that a command line names."""
+def options_data(
+    options: argparse.Namespace, *, min_rows: int, name: str | None = None
+) -> DataFile:
+    """Read the data of a command line, or other data with the same options."""
     return read_points(
-        options.data,
+        options.data if name is None else name,
         array=options.array,
         columns=options.columns,
         header=options.header,
         min_rows=min_rows,
-        memory_limit=_DATA_SHARE * memory_limit(options),
+        storage=Storage(_DATA_SHARE * memory_limit(options)),
     )
 
 
 def memory_limit(options: argparse.Namespace) -> float:
-    """Return the bytes that a command line allows, or the usual number."""
+    """Return the memory limit of a command line in bytes, or the default."""
     asked: float | None = getattr(options, "memory_limit", None)
     return MEMORY_LIMIT if asked is None else asked
 
 
 def pair_options(options: argparse.Namespace) -> dict[str, Any]:
-    """Return which pairs a command line asks for, as far as it says so."""
+    """Return the options about pairs that the user gave, as keyword arguments."""
     pairs: Any = options.pairs
     if pairs is not None and pairs not in WORDS:
         pairs = read_pairs(str(pairs))
@@ -156,10 +168,10 @@ def pair_options(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def read_labels(name: str | None, data: DataFile) -> list[str] | None:
-    """Read one label a line for every point, if a file is named."""
+    """Read a file with one label a line, one for every point; None without a file."""
     if name is None:
         return None
-    # Bytes that are no text must not keep anyone from a report.
+    # Invalid bytes are replaced; labels are only shown or compared.
     text = Path(name).read_text(encoding="utf-8", errors="replace")
     labels = text.removesuffix("\n").split("\n")
     n_points = int(data.points.shape[0])
@@ -168,7 +180,7 @@ def read_labels(name: str | None, data: DataFile) -> list[str] | None:
             f"{name} must have a line for each of the {n_points} points of "
             f"{data.name}; it has {len(labels)}. Write one label a line."
         )
-        raise Trouble(msg)
+        raise UsageError(msg)
     return labels
 
 

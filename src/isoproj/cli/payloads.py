@@ -17,7 +17,6 @@ from isoproj.proof.audit import AuditResult
 from isoproj.proof.certificate import Guarantee
 from isoproj.proof.heldout import Heldout
 from isoproj.proof.objective import Objective
-from isoproj.proof.verify import Claim
 from isoproj.reproduction.claims import Outcome
 from isoproj.solvers.api import Status
 
@@ -291,7 +290,7 @@ class Verify(Payload):
     data: PointsRead
     verified: Annotated[bool, "whether every claim holds"]
     claims: Annotated[
-        Sequence[Claim],
+        Sequence[CheckedClaim],
         "after a claim that makes the others meaningless fails, they are left out",
     ]
 

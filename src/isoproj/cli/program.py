@@ -1,4 +1,4 @@
-"""``isoproj VERB``: dispatch, exit status, and nothing heavy before it is needed."""
+"""Run one verb and return its exit status; import libraries only when needed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from isoproj.cli.arguments import build_parser
-from isoproj.cli.errors import ClaimFailed, Interrupted, Trouble, line_of
+from isoproj.cli.errors import ClaimFailed, Interrupted, UsageError, line_of
 
 if TYPE_CHECKING:
     from isoproj.cli.console import Console
@@ -20,38 +20,20 @@ if TYPE_CHECKING:
 __all__ = ["CLAIM_FAILED", "DONE", "GONE", "STOPPED", "UNUSABLE", "main"]
 
 DONE, CLAIM_FAILED, UNUSABLE, STOPPED = 0, 1, 2, 130
-# As a shell shows a program that was stopped because nobody reads its output.
+# Status that shells show for a program whose output is no longer read (SIGPIPE).
 GONE = 141
 
-# Verbs that share a module with another; all others have one of their own name.
+# Verbs whose module has the name of another verb.
 _MODULES = {"verify": "audit", "frontier": "curve"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one verb and return the exit status.
-
-    Parameters
-    ----------
-    arguments : sequence of str or None
-        What follows the program's name; None means ``sys.argv``.
-
-    Returns
-    -------
-    int
-        0 done, 1 a claim failed, 2 bad usage or input, 130 stopped by the user.
-
-    Examples
-    --------
-    >>> from isoproj.cli.program import main
-    >>> main(["info", "wine"])
-    wine: 178 points, 13 features, float64 (built-in)
-    0
-    """
+    """Run one verb and return 0 done, 1 claim failed, 2 bad usage, 130 stopped."""
     parser = build_parser()
     try:
         options = parser.parse_args(arguments)
     except SystemExit as request:
-        # argparse leaves the program from within; a status is easier to test.
+        # argparse raises SystemExit; a returned status is easier to test.
         return int(request.code or 0)
     try:
         status = _run(options)
@@ -66,9 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    """Run a verb; whatever goes wrong becomes one line and a status."""
+    """Run a verb; turn every error into one line and an exit status."""
     try:
-        # Heavy imports wait until a verb needs them: the help must appear at once.
+        # Imported here so that help appears at once.
         from isoproj.cli.console import Console
 
         name = f"isoproj.cli.{_MODULES.get(options.verb, options.verb)}"
@@ -76,7 +58,7 @@ def _run(options: argparse.Namespace) -> int:
         console = Console(
             json=options.json, quiet=options.quiet, verbose=options.verbose
         )
-        with _heard_warnings(console):
+        with _shown_warnings(console):
             getattr(module, options.verb)(options, console)
     except ClaimFailed:
         return CLAIM_FAILED
@@ -88,30 +70,31 @@ def _run(options: argparse.Namespace) -> int:
     except BrokenPipeError:
         raise
     except Exception as error:
-        line = _explained(error)
+        line = _expected_line(error)
         if line is None and options.verbose:
             raise
-        _complain(options.verb, line or _puzzled(error))
-        return CLAIM_FAILED if _is_refusal(error) else UNUSABLE
+        _complain(options.verb, line or _unexpected_line(error))
+        return CLAIM_FAILED if _is_infeasible(error) else UNUSABLE
     return DONE
 
 
-def _is_refusal(error: Exception) -> bool:
-    """Return whether the answer is that no projection is as good as asked for."""
+def _is_infeasible(error: Exception) -> bool:
+    """Return whether the error says that no projection satisfies the cap."""
     from isoproj.exceptions import InfeasibleError
 
     return isinstance(error, InfeasibleError)
 
 
-def _explained(error: Exception) -> str | None:
-    """Return an error that was foreseen as one line, None for any other."""
+def _expected_line(error: Exception) -> str | None:
+    """Return the message of an error that can be expected, or None for any other."""
     from isoproj.exceptions import IsoprojError
 
-    foreseen = (Trouble, IsoprojError, ValueError, OSError, MemoryError)
-    return line_of(error) if isinstance(error, foreseen) else None
+    expected = (UsageError, IsoprojError, ValueError, OSError, MemoryError)
+    return line_of(error) if isinstance(error, expected) else None
 
 
-def _puzzled(error: Exception) -> str:
+def _unexpected_line(error: Exception) -> str:
+    """Return the message of an error that only a fault of isoproj explains."""
     return (
         f"{type(error).__name__}: {line_of(error)} This is a fault of isoproj; -v "
         "shows where. Please report it."
@@ -119,13 +102,14 @@ def _puzzled(error: Exception) -> str:
 
 
 def _complain(verb: str, text: str) -> int:
+    """Print an error message and return the exit status."""
     with contextlib.suppress(OSError):
         sys.stderr.write(f"isoproj {verb}: {text}\n")
     return UNUSABLE
 
 
 def _abandon_stdout() -> None:
-    """Let nothing be written any more: the interpreter would try again at exit."""
+    """Redirect standard output to nowhere; the interpreter flushes it at exit."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
@@ -133,8 +117,8 @@ def _abandon_stdout() -> None:
 
 
 @contextlib.contextmanager
-def _heard_warnings(console: Console) -> Iterator[None]:
-    """Show what users should know as a line; keep the talk of libraries away."""
+def _shown_warnings(console: Console) -> Iterator[None]:
+    """Show user warnings as single lines, and ignore other warnings."""
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
         console.warn(line_of(message) if isinstance(message, Warning) else message)

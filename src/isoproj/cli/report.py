@@ -1,4 +1,4 @@
-"""``isoproj report``: what a model does to its data, for people to look at."""
+"""``isoproj report``: write a report about a model and its data."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from typing import Literal
 
 from isoproj.cli import payloads
 from isoproj.cli.console import Console
-from isoproj.cli.errors import ClaimFailed, Trouble
+from isoproj.cli.errors import ClaimFailed, UsageError
 from isoproj.cli.models import (
+    check_outputs,
     load_model,
     options_data,
     read_labels,
 )
 from isoproj.estimators.curves import Frontier, guarantee_frontier
 from isoproj.exceptions import ClaimError
-from isoproj.files.read.reading import DataFile, read_points
-from isoproj.files.write.writing import check_output
 from isoproj.numerics.arrays import Rows
 from isoproj.proof.certificate import Certificate
 from isoproj.reporting.document import SUFFIXES
@@ -29,7 +28,7 @@ __all__ = ["report"]
 
 
 def report(options: argparse.Namespace, console: Console) -> None:
-    """Measure a model on its data and write the report."""
+    """Verify a model on its data, and write the report."""
     start = time.perf_counter()
     kind = _checked_format(options)
     shape = _image_shape(options.image_shape)
@@ -37,12 +36,15 @@ def report(options: argparse.Namespace, console: Console) -> None:
     data = options_data(options, min_rows=2)
     console.note(str(data))
     points = model.check_fits(data)
-    heldout = _heldout(options)
+    heldout = None
+    if options.heldout is not None:
+        found = options_data(options, min_rows=2, name=options.heldout)
+        heldout = model.check_fits(found)
     try:
         made = make_report(
             model.certificate if model.estimator is None else model.estimator,
             points,
-            heldout=None if heldout is None else model.check_fits(heldout),
+            heldout=heldout,
             labels=read_labels(options.labels, data),
             image_shape=shape,
             frontier=_frontier(options, model.certificate, points),
@@ -81,22 +83,21 @@ def _checked_format(options: argparse.Namespace) -> Literal["html", "markdown", 
     kind = SUFFIXES.get(Path(options.output).suffix.lower())
     if kind is None:
         msg = f"-o must end in .html, .md or .json; got {options.output}. Use .html."
-        raise Trouble(msg)
+        raise UsageError(msg)
     if options.max_pairs < 1:
         msg = f"--max-pairs must be at least 1; got {options.max_pairs}. Leave it out."
-        raise Trouble(msg)
+        raise UsageError(msg)
     if options.frontier is not None and options.frontier < 2:
         msg = f"--frontier must be at least 2 caps; got {options.frontier}. Try 7."
-        raise Trouble(msg)
-    inputs = [options.model, options.data, options.data.partition(":")[0]]
-    inputs += [name for name in (options.heldout, options.labels) if name]
-    check_output(options.output, inputs=inputs, force=options.force)
+        raise UsageError(msg)
+    check_outputs(options, options.output)
     return kind
 
 
 def _frontier(
     options: argparse.Namespace, certificate: Certificate, points: Rows
 ) -> Frontier | None:
+    """Return the frontier that the report shows, if the user asked for one."""
     if options.frontier is None:
         return None
     guarantee = certificate.guarantee
@@ -109,23 +110,12 @@ def _frontier(
     )
 
 
-def _heldout(options: argparse.Namespace) -> DataFile | None:
-    if options.heldout is None:
-        return None
-    return read_points(
-        options.heldout,
-        array=options.array,
-        columns=options.columns,
-        header=options.header,
-        min_rows=2,
-    )
-
-
 def _image_shape(text: str | None) -> tuple[int, int] | None:
+    """Return height and width of a text such as 28x28."""
     if text is None:
         return None
     sides = re.fullmatch(r"(\d{1,6})[xX](\d{1,6})", text)
     if sides is None:
         msg = f"--image-shape must look like 28x28; got {text!r}. Height comes first."
-        raise Trouble(msg)
+        raise UsageError(msg)
     return int(sides[1]), int(sides[2])

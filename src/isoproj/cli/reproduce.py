@@ -1,4 +1,4 @@
-"""``isoproj reproduce``: the paper's experiments again, with numbers and verdicts."""
+"""``isoproj reproduce``: run the experiments of the paper and judge its claims."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from isoproj.cli import payloads
 from isoproj.cli.console import Console
-from isoproj.cli.errors import Interrupted, Trouble
+from isoproj.cli.errors import Interrupted, UsageError
 from isoproj.numerics.container import write_atomically
 from isoproj.numerics.threads import n_threads
 from isoproj.reproduction.claims import Verdict, verdicts
@@ -24,37 +24,43 @@ from isoproj.reproduction.table import Experiment, chosen, in_order
 
 __all__ = ["page_command", "reproduce"]
 
+# Name of the file with the records, in the output folder.
 RECORDS = "records.jsonl"
 
 
 def reproduce(options: argparse.Namespace, console: Console) -> None:
-    """Run missing cells, then write page, figures and verdicts from all records."""
+    """Run the missing cells; make page, figures and verdicts from all records."""
     experiments = chosen(options.only, quick=not options.full)
     if options.list:
         _tell_list(experiments, console)
         return
     jobs = n_threads() if options.jobs is None else options.jobs
     if jobs < 1:
-        msg = f"--jobs must be 1 or more; got {jobs}. Leave it out for one a core."
-        raise Trouble(msg)
+        msg = f"--jobs must be at least 1; got {jobs}. Leave it out for one a core."
+        raise UsageError(msg)
     folder = Path(options.output)
     path = folder / RECORDS
     if options.report:
         if not path.is_file():
             msg = f"{path} must hold records; there are none. Run without --report."
-            raise Trouble(msg)
+            raise UsageError(msg)
         records = Records.read(path)
         experiments = _as_recorded(experiments, records)
     else:
-        experiments = _with_data_at_hand(experiments, console, offline=options.offline)
+        experiments = _with_available_data(
+            experiments, console, offline=options.offline
+        )
         if find_spec("scs") is None:
-            console.warn("SDP+DR by SCS is left out: pip install 'isoproj[sdp]'.")
+            console.warn(
+                "SDP+DR by SCS is left out; pip install 'isoproj[sdp]' adds it."
+            )
         folder.mkdir(parents=True, exist_ok=True)
         records = _run(experiments, path, jobs, console)
     _publish(options, experiments, records, console)
 
 
 def _tell_list(experiments: tuple[Experiment, ...], console: Console) -> None:
+    """Print the experiments."""
     rows = [
         [
             experiment.name,
@@ -67,25 +73,29 @@ def _tell_list(experiments: tuple[Experiment, ...], console: Console) -> None:
     console.tell(payloads.Reproduce(experiments=_counts(experiments, Records())))
 
 
-def _with_data_at_hand(
+def _with_available_data(
     experiments: tuple[Experiment, ...], console: Console, *, offline: bool
 ) -> tuple[Experiment, ...]:
-    """Return the experiments whose data are there, digits standing in for MNIST."""
+    """Return the experiments whose data are available, with digits instead of MNIST."""
     wanted = {s.data for experiment in experiments for s in experiment.subjects}
-    if "mnist" in wanted and not _is_at_hand("mnist", console, offline=offline):
+    if "mnist" in wanted and not _is_available("mnist", console, offline=offline):
         console.warn("scikit-learn's bundled 8 x 8 digits stand in for MNIST.")
         experiments = _on_digits(experiments)
-    if "news" in wanted and not _is_at_hand("news", console, offline=offline):
+    if "news" in wanted and not _is_available("news", console, offline=offline):
         console.warn("the experiments on 20 Newsgroups are left out.")
         experiments = _without_news(experiments)
     left = tuple(e for e in experiments if e.cells())
     if not left:
-        msg = "none of these experiments can be run without its data: see above."
-        raise Trouble(msg)
+        msg = (
+            "none of these experiments can run without its data. Download the data "
+            "named above."
+        )
+        raise UsageError(msg)
     return left
 
 
-def _is_at_hand(name: str, console: Console, *, offline: bool) -> bool:
+def _is_available(name: str, console: Console, *, offline: bool) -> bool:
+    """Return whether a data set is stored or can be downloaded."""
     try:
         load(name, offline=offline)
     except MissingDataError as error:
@@ -95,6 +105,7 @@ def _is_at_hand(name: str, console: Console, *, offline: bool) -> bool:
 
 
 def _without_news(experiments: tuple[Experiment, ...]) -> tuple[Experiment, ...]:
+    """Return the experiments that do not use 20 Newsgroups."""
     return tuple(
         experiment
         for experiment in experiments
@@ -103,6 +114,7 @@ def _without_news(experiments: tuple[Experiment, ...]) -> tuple[Experiment, ...]
 
 
 def _on_digits(experiments: tuple[Experiment, ...]) -> tuple[Experiment, ...]:
+    """Return the experiments with the digits of scikit-learn instead of MNIST."""
     smallest = int(np.bincount(load("digits").train_labels).min())
     return tuple(
         experiment
@@ -115,7 +127,7 @@ def _on_digits(experiments: tuple[Experiment, ...]) -> tuple[Experiment, ...]:
 def _as_recorded(
     experiments: tuple[Experiment, ...], records: Records
 ) -> tuple[Experiment, ...]:
-    """Return the experiments on the data that the records are of."""
+    """Return the experiments with the data that the records were made with."""
     data = {finished.cell.subject.data for finished in records.cells.values()}
     if "digits" in data and "mnist" not in data:
         experiments = _on_digits(experiments)
@@ -127,6 +139,7 @@ def _as_recorded(
 def _run(
     experiments: tuple[Experiment, ...], path: Path, jobs: int, console: Console
 ) -> Records:
+    """Run the cells that have no record yet, and show the progress."""
     cells = in_order(experiments)
     missing = len(Records.read(path).lacking(cells))
     console.note(f"{len(cells) - missing} of {len(cells)} cells are finished already")
@@ -142,21 +155,13 @@ def _run(
         except KeyboardInterrupt:
             console.note(
                 f"stopped; finished cells are kept in {path}, and the same command "
-                "goes on from there."
+                "continues."
             )
             raise Interrupted from None
 
 
 def page_command(options: argparse.Namespace) -> str:
-    """Return the command that makes a page with these options from its records.
-
-    Examples
-    --------
-    >>> from isoproj.cli.arguments import build_parser
-    >>> from isoproj.cli.reproduce import page_command
-    >>> page_command(build_parser().parse_args(["reproduce", "--full"]))
-    'isoproj reproduce --full -o results'
-    """
+    """Return the command that makes the page, for the page itself."""
     words = ["isoproj", "reproduce", "--full" if options.full else "--quick"]
     words += ["--only", *options.only] if options.only else []
     return " ".join([*words, "-o", Path(options.output).as_posix()])
@@ -168,14 +173,14 @@ def _publish(
     records: Records,
     console: Console,
 ) -> None:
-    """Write records in order, figures and page; print the verdicts."""
+    """Write records, figures and page; print the verdicts."""
     folder = Path(options.output)
     here = records.within(cell.key for cell in in_order(experiments))
     if not options.report:
         records.write(folder / RECORDS)
     figures: list[Path] = []
     if find_spec("matplotlib") is None:
-        console.warn("there are no figures without: pip install 'isoproj[plot]'.")
+        console.warn("figures are left out; pip install 'isoproj[plot]' adds them.")
     else:
         drawn = draw_all(here, folder)
         figures = [path for paths in drawn.values() for path in paths]

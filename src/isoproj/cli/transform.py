@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import io
 import sys
 import warnings
 from collections.abc import Iterator
@@ -14,49 +13,42 @@ from numpy.typing import NDArray
 
 from isoproj.cli import payloads
 from isoproj.cli.console import Console
-from isoproj.cli.errors import Trouble
-from isoproj.cli.models import load_model, options_data
+from isoproj.cli.errors import UsageError
+from isoproj.cli.models import check_outputs, load_model, options_data
 from isoproj.files.formats import Format
 from isoproj.files.write.writing import (
     Blocks,
-    check_output,
     output_format,
     write_blocks,
+    write_npy,
 )
 from isoproj.numerics.arrays import Rows, is_sparse
+from isoproj.numerics.storage import SLICE_BYTES, row_slices
 
-__all__ = ["transform"]
-
-# Numbers per block of rows: 32 megabytes in float64.
-_BLOCK = 2**22
+__all__ = ["projected", "transform"]
 
 
 def transform(options: argparse.Namespace, console: Console) -> None:
-    """Project a file of points and write the result."""
+    """Project points and write them to a file, or to standard output as .npy."""
     to_pipe = options.output == "-"
     if to_pipe:
         _check_pipe(console)
     else:
         output_format(options.output)
-        check_output(options.output, inputs=_inputs(options), force=options.force)
+        check_outputs(options, options.output)
     model = load_model(options.model)
     if model.estimator is None:
-        msg = f"{options.model} is a bare certificate. Name the model to project with."
-        raise Trouble(msg)
+        msg = f"{options.model} must be a model; it is a bare certificate. Fit again."
+        raise UsageError(msg)
     data = options_data(options, min_rows=1)
     points = model.check_fits(data)
-    blocks = _blocks(model.estimator, points)
+    blocks = projected(model.estimator, points)
     if to_pipe:
-        _write_pipe(blocks)
+        write_npy(sys.stdout.buffer, blocks)
+        sys.stdout.buffer.flush()
         return
     names = [str(n) for n in model.estimator.get_feature_names_out()]
-    format_ = write_blocks(
-        options.output,
-        blocks,
-        names=names,
-        inputs=_inputs(options),
-        force=options.force,
-    )
+    format_ = write_blocks(options.output, blocks, names=names, force=options.force)
     if format_ is Format.FVECS and blocks.dtype != np.float32:
         console.warn(f"{options.output} holds float32; the projection was float64.")
     n_points, k = blocks.shape
@@ -75,55 +67,39 @@ def transform(options: argparse.Namespace, console: Console) -> None:
     )
 
 
-def _inputs(options: argparse.Namespace) -> list[str]:
-    return [options.model, options.data, options.data.partition(":")[0]]
-
-
 def _check_pipe(console: Console) -> None:
+    """Raise UsageError unless binary data can go to standard output."""
     if console.json:
         msg = "--json and -o - both want standard output. Name a file with -o."
-        raise Trouble(msg)
+        raise UsageError(msg)
     if sys.stdout.isatty():
         msg = "-o - writes binary .npy, and this is a terminal. Redirect it."
-        raise Trouble(msg)
+        raise UsageError(msg)
 
 
-def _blocks(estimator: Any, points: Rows) -> Blocks:  # noqa: ANN401 - any of ours
-    """Project block by block, so that a mapped file need never fit in memory."""
-    n_points, n_features = points.shape
-    step = max(1, _BLOCK // n_features)
-    first = _project(estimator, points[:step])
+def projected(
+    estimator: Any,  # noqa: ANN401 - any estimator of ours
+    points: Rows,
+    *,
+    slice_bytes: float = SLICE_BYTES,
+) -> Blocks:
+    """Return the projected points in blocks, so that they need not fit in memory."""
+    first, *others = row_slices(points, slice_bytes=slice_bytes)
+    head = _project(estimator, points[first])
 
     def parts() -> Iterator[NDArray[Any]]:
-        yield first
-        for start in range(step, n_points, step):
-            yield _project(estimator, points[start : start + step])
+        yield head
+        for rows in others:
+            yield _project(estimator, points[rows])
 
-    shape = (n_points, int(first.shape[1]))
-    return Blocks(shape=shape, dtype=first.dtype, parts=parts())
+    shape = (int(points.shape[0]), int(head.shape[1]))
+    return Blocks(shape=shape, dtype=head.dtype, parts=parts())
 
 
 def _project(estimator: Any, rows: Rows) -> NDArray[Any]:  # noqa: ANN401
+    """Project a block of rows."""
     with warnings.catch_warnings():
-        # Names have been compared already, in better words.
+        # The names were compared before, with a better message.
         warnings.filterwarnings("ignore", "X does not have valid feature names")
         block = rows if is_sparse(rows) else np.asarray(rows)
         return np.asarray(estimator.transform(block))
-
-
-def _write_pipe(blocks: Blocks) -> None:
-    head = io.BytesIO()
-    shape: Any = blocks.shape
-    np.lib.format.write_array_header_1_0(
-        head,
-        {
-            "descr": np.lib.format.dtype_to_descr(blocks.dtype),
-            "fortran_order": False,
-            "shape": shape,
-        },
-    )
-    out = sys.stdout.buffer
-    out.write(head.getvalue())
-    for part in blocks.parts:
-        out.write(np.ascontiguousarray(part).data)
-    out.flush()

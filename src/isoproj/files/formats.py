@@ -1,4 +1,4 @@
-"""Which format a file has, by its name and its content together."""
+"""Decide the format of a file from its name and its first bytes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from pathlib import PurePath
 from isoproj.exceptions import FormatError
 
 __all__ = [
+    "BUILT_IN",
     "EXTENSIONS",
     "HEAD_SIZE",
+    "VECTOR_TYPES",
     "Format",
     "decide",
     "format_of_content",
@@ -18,11 +20,14 @@ __all__ = [
     "refuse_pickle",
 ]
 
+# Data sets of scikit-learn that can be named instead of a file.
+BUILT_IN = ("breast_cancer", "diabetes", "digits", "iris", "wine")
+# Number of first bytes that show the format.
 HEAD_SIZE = 4096
 
 
 class Format(enum.StrEnum):
-    """A way to keep a table of numbers in a file."""
+    """A file format for points."""
 
     NPY = "npy"
     NPZ = "npz"
@@ -38,7 +43,7 @@ class Format(enum.StrEnum):
 
     @property
     def title(self) -> str:  # type: ignore[override]  # a str, as a property
-        """The name a person would use."""
+        """The usual name of the format."""
         return {
             Format.NPY: "NumPy .npy",
             Format.NPZ: "NumPy .npz",
@@ -55,13 +60,18 @@ class Format(enum.StrEnum):
 
     @property
     def is_text(self) -> bool:
-        """Whether people can read it as it is."""
+        """Whether the format is plain text."""
         return self in (Format.CSV, Format.TSV)
 
     @property
+    def is_table(self) -> bool:
+        """Whether the format is a table of typed columns, read with pyarrow."""
+        return self in (Format.PARQUET, Format.ARROW)
+
+    @property
     def is_vecs(self) -> bool:
-        """Whether every vector is preceded by its length, without any magic number."""
-        return self in (Format.FVECS, Format.BVECS, Format.IVECS)
+        """Whether every vector is preceded by its length, without a magic number."""
+        return self in VECTOR_TYPES
 
     @property
     def may_be_gzipped(self) -> bool:
@@ -69,6 +79,8 @@ class Format(enum.StrEnum):
         return self.is_text or self.is_vecs or self is Format.NPY
 
 
+# Type of the numbers in the formats where every vector is preceded by its length.
+VECTOR_TYPES = {Format.FVECS: "<f4", Format.IVECS: "<i4", Format.BVECS: "u1"}
 EXTENSIONS = {
     ".npy": Format.NPY,
     ".npz": Format.NPZ,
@@ -101,26 +113,7 @@ _PICKLE_NAMES = {".pkl", ".pickle", ".joblib", ".pt", ".pth", ".dill"}
 
 
 def format_of_name(name: str) -> Format | None:
-    """Return what an extension promises, or None where it promises nothing.
-
-    Parameters
-    ----------
-    name : str
-        File name; a final ``.gz`` is looked through.
-
-    Returns
-    -------
-    Format or None
-        By the last extension.
-
-    Examples
-    --------
-    >>> from isoproj.files.formats import format_of_name
-    >>> format_of_name("embeddings.csv.gz").value
-    'csv'
-    >>> format_of_name("embeddings") is None
-    True
-    """
+    """Return the format of a file name's extension (before .gz), or None."""
     path = PurePath(name)
     suffix = path.suffix.lower()
     if suffix == ".gz":
@@ -129,39 +122,15 @@ def format_of_name(name: str) -> Format | None:
 
 
 def is_gzip(head: bytes) -> bool:
-    """Return whether bytes begin as a gzip file does.
-
-    Examples
-    --------
-    >>> from isoproj.files.formats import is_gzip
-    >>> is_gzip(b"1,2,3")
-    False
-    """
+    """Return whether the bytes begin like a gzip file."""
     return head.startswith(b"\x1f\x8b")
 
 
 def format_of_content(head: bytes, size: int) -> Format | None:
-    """Return what the first bytes of a file show, or None if they show nothing.
+    """Return the format that the first bytes of a file show, or None.
 
-    Text counts as CSV; vectors with lengths (.fvecs and its kin) have no mark.
-
-    Parameters
-    ----------
-    head : bytes
-        The first ``HEAD_SIZE`` bytes, or all if there are fewer.
-    size : int
-        Bytes in all.
-
-    Returns
-    -------
-    Format or None
-        What the content is.
-
-    Examples
-    --------
-    >>> from isoproj.files.formats import format_of_content
-    >>> format_of_content(b"1,2,3", 5).value
-    'csv'
+    Text counts as CSV. The formats .fvecs, .bvecs and .ivecs have no magic number.
+    ``size`` is the number of bytes of the whole file.
     """
     for magic, known in _MAGIC:
         if head.startswith(magic):
@@ -173,18 +142,7 @@ def format_of_content(head: bytes, size: int) -> Format | None:
 
 
 def refuse_pickle(name: str, head: bytes) -> None:
-    """Raise if a file is a pickle: loading one would run whatever code it holds.
-
-    Raises
-    ------
-    FormatError
-        If the name or the first bytes are those of a pickle.
-
-    Examples
-    --------
-    >>> from isoproj.files.formats import refuse_pickle
-    >>> refuse_pickle("data.npy", b"1,2,3")
-    """
+    """Raise FormatError if name or first bytes are those of a pickle."""
     # Protocols 2 to 5 begin with 0x80 and their number, then an opcode. A .bvecs
     # file of that width has a zero byte there, which is no opcode.
     marked = head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")
@@ -199,38 +157,7 @@ def refuse_pickle(name: str, head: bytes) -> None:
 
 
 def decide(name: str, head: bytes, size: int) -> Format:
-    """Return the format on which name and content agree.
-
-    Parameters
-    ----------
-    name : str
-        File name, or ``"-"`` for standard input, which promises nothing.
-    head : bytes
-        The first bytes, decompressed.
-    size : int
-        Bytes in all.
-
-    Returns
-    -------
-    Format
-        What to read it as.
-
-    Raises
-    ------
-    FormatError
-        If they contradict each other, or neither says anything.
-
-    Examples
-    --------
-    >>> from isoproj.files.formats import decide
-    >>> decide("points.csv", b"1,2", 3).value
-    'csv'
-    >>> decide("points.npy", b"1,2", 3)
-    Traceback (most recent call last):
-        ...
-    isoproj.exceptions.FormatError: points.npy is named like NumPy .npy, but its \
-content is text. Rename it to what it is, or make it again.
-    """
+    """Return the format of a file; raise FormatError if name and content disagree."""
     if size == 0:
         msg = f"{name} must hold points; it is empty (0 bytes). Choose another file."
         raise FormatError(msg)
@@ -248,12 +175,13 @@ content is text. Rename it to what it is, or make it again.
         return promised
     msg = (
         f"{name} is named like {promised.title}, but its content is {_shown(found)}. "
-        "Rename it to what it is, or make it again."
+        "Rename it, or make it again."
     )
     raise FormatError(msg)
 
 
 def _by_content_alone(name: str, found: Format | None) -> Format:
+    """Return the format that was found, or raise FormatError if none was."""
     if found is not None:
         return found
     msg = (
@@ -264,15 +192,17 @@ def _by_content_alone(name: str, found: Format | None) -> Format:
 
 
 def _shown(found: Format | None) -> str:
+    """Return the name of a format for an error message."""
     if found is None:
         return "something else"
     return "text" if found.is_text else found.title
 
 
 def _is_text(head: bytes) -> bool:
+    """Return whether bytes are text in UTF-8 or an old encoding."""
     if b"\x00" in head:
         return False
-    # The last character may have been cut in two.
+    # The last character may be incomplete.
     for cut in range(min(4, len(head))):
         try:
             head[: len(head) - cut].decode("utf-8")
@@ -285,6 +215,6 @@ def _is_text(head: bytes) -> bool:
 
 
 def _is_latin_text(head: bytes) -> bool:
-    """Whether bytes are text in an old encoding: letters, no control characters."""
+    """Return whether bytes are text in an old encoding: no control characters."""
     controls = sum(byte < 32 and byte not in b"\t\n\r" for byte in head)
     return controls == 0

@@ -1,4 +1,4 @@
-"""What arrays must satisfy before any mathematics sees them."""
+"""Checks of the arrays that users pass: points, linear maps and lists of pairs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
 from isoproj.numerics.spectral import Array, Indices
-from isoproj.numerics.storage import Storage, row_slices
+from isoproj.numerics.storage import SLICE_BYTES, Storage, row_slices
 
 __all__ = [
     "Rows",
@@ -25,51 +25,25 @@ __all__ = [
     "not_finite",
 ]
 
-# Points as given: dense (float32 or float64) or scipy CSR, one point a row.
+# Points in rows: a dense array (float32 or float64) or a scipy CSR array.
 Rows: TypeAlias = Any
 
+# Squares of larger entries could overflow.
 _LARGEST_MAP = 1e100
 
 
 def is_sparse(rows: Rows) -> bool:
-    """Return whether rows are a scipy sparse array or matrix.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.numerics.arrays import is_sparse
-    >>> is_sparse(np.eye(2))
-    False
-    """
+    """Return whether the rows are a scipy sparse array or matrix."""
     return bool(scipy.sparse.issparse(rows))
 
 
 def as_dense(block: Rows) -> NDArray[Any]:
-    """Return a block as an ndarray, whatever it was.
-
-    Examples
-    --------
-    >>> import scipy.sparse
-    >>> from isoproj.numerics.arrays import as_dense
-    >>> as_dense(scipy.sparse.eye_array(2)).tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
-    """
+    """Return a dense or sparse block as an ndarray."""
     return np.asarray(block.toarray() if is_sparse(block) else block)
 
 
 def check_real(data: ArrayLike | Rows) -> None:
-    """Raise if the data are complex numbers, or some of them are masked.
-
-    Raises
-    ------
-    ValueError
-        If so.
-
-    Examples
-    --------
-    >>> from isoproj.numerics.arrays import check_real
-    >>> check_real([[1.0, 2.0]])
-    """
+    """Raise ValueError if the data are complex, or some entries are masked."""
     kind = getattr(data, "dtype", None)
     plain = isinstance(data, list | tuple) and np.iscomplexobj(data)
     if plain or getattr(kind, "kind", "") == "c":
@@ -80,44 +54,17 @@ def check_real(data: ArrayLike | Rows) -> None:
         raise ValueError(msg)
     if isinstance(data, np.ma.MaskedArray) and np.ma.is_masked(data):
         msg = (
-            f"X must hold all its numbers; got {int(np.sum(data.mask))} of {data.size} "
-            "masked. Fill them (X.filled(...)) or leave those rows out."
+            f"X must have no masked entries; got {int(np.sum(data.mask))} of "
+            f"{data.size} masked. Fill them (X.filled(...)) or leave those rows out."
         )
         raise ValueError(msg)
 
 
 def as_rows(data: ArrayLike | Rows, storage: Storage) -> ArrayLike | Rows:
-    """Return a matrix with its rows in one piece each, whatever it lies in.
+    """Return a matrix whose rows are contiguous floats, copied only where needed.
 
-    Arrays of floats with whole rows, mapped files among them, are returned as they are.
-    All others that give their rows by slices (arrays of Dask, HDF5 or Zarr, mapped
-    files of integers) are copied slice by slice to where ``storage`` has room. What is
-    no matrix of numbers is returned as it is, for others to refuse.
-
-    Parameters
-    ----------
-    data : array-like or sparse matrix
-        Anything.
-    storage : Storage
-        Where copies go.
-
-    Returns
-    -------
-    array-like or sparse matrix
-        A float ndarray if ``data`` is a matrix of numbers.
-
-    Raises
-    ------
-    ValueError
-        If the number of rows is not known.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.numerics.storage import Storage
-    >>> from isoproj.numerics.arrays import as_rows
-    >>> as_rows(np.eye(2, dtype=np.int8), Storage()).dtype
-    dtype('float64')
+    Dask, HDF5 and Zarr arrays are copied into ``storage`` slice by slice. Data that are
+    not a matrix of real numbers are returned unchanged; ``check_array`` rejects them.
     """
     if hasattr(data, "to_dask_array"):
         data = data.to_dask_array(lengths=True)
@@ -143,7 +90,7 @@ def as_rows(data: ArrayLike | Rows, storage: Storage) -> ArrayLike | Rows:
 
 
 def _dtype_of(data: object) -> np.dtype[Any] | None:
-    """Return the type of an array of real numbers, None for whatever else."""
+    """Return the dtype of an array of real numbers, or None for anything else."""
     named = getattr(data, "dtype", None)
     try:
         kind = None if named is None else np.dtype(named)
@@ -153,33 +100,7 @@ def _dtype_of(data: object) -> np.dtype[Any] | None:
 
 
 def check_points(data: ArrayLike | Rows, storage: Storage | None = None) -> Rows:
-    """Return ``data`` as float rows, dense or CSR, or say what is wrong with it.
-
-    Parameters
-    ----------
-    data : array-like or sparse matrix of shape (n_points, n_features)
-        Any numbers; float32 and float64 are kept as they are. What gives its rows by
-        slices, as Dask and HDF5 do, is read slice by slice.
-    storage : Storage or None
-        Where copies go; None means memory.
-
-    Returns
-    -------
-    ndarray or sparse array of shape (n_points, n_features)
-        Finite floats. Not copied where that can be avoided.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than two rows, no columns, or entries that are not finite
-        real numbers.
-
-    Examples
-    --------
-    >>> from isoproj.numerics.arrays import check_points
-    >>> check_points([[1, 2], [3, 4]]).dtype
-    dtype('float64')
-    """
+    """Return data as at least two finite float rows, dense or CSR; else ValueError."""
     check_real(data)
     storage = storage or Storage()
     rows = check_array(
@@ -189,36 +110,14 @@ def check_points(data: ArrayLike | Rows, storage: Storage | None = None) -> Rows
         ensure_all_finite=False,
         ensure_min_samples=2,
     )
-    # Tables become arrays whose columns lie in one piece.
-    return checked_rows(as_rows(rows, storage))
+    # A data frame becomes an array with contiguous columns, so its rows are copied.
+    return checked_rows(as_rows(rows, storage), slice_bytes=storage.slice_bytes)
 
 
-def checked_rows(rows: Rows) -> Rows:
-    """Return rows with each entry stored once, or name one that is not finite.
+def checked_rows(rows: Rows, name: str = "X", slice_bytes: float = SLICE_BYTES) -> Rows:
+    """Return finite rows, without duplicate sparse entries; else raise ValueError.
 
-    Parameters
-    ----------
-    rows : ndarray or CSR array of shape (n_points, n_features)
-        Floats.
-
-    Returns
-    -------
-    ndarray or CSR array of shape (n_points, n_features)
-        The argument itself, unless it is sparse with an entry stored in parts.
-
-    Raises
-    ------
-    ValueError
-        If an entry is NaN or infinite.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.numerics.arrays import checked_rows
-    >>> checked_rows(np.array([[1.0], [np.nan]]))
-    Traceback (most recent call last):
-        ...
-    ValueError: X must be finite; row 1, column 0 contains NaN. Drop or fill that row.
+    The error names the first entry that is not finite; ``name`` is its subject.
     """
     if is_sparse(rows) and not rows.has_canonical_format:
         rows = rows.copy()
@@ -232,57 +131,27 @@ def checked_rows(rows: Rows) -> Rows:
     if is_sparse(rows):
         for at in np.flatnonzero(~np.isfinite(values))[:1].tolist():
             row = int(np.searchsorted(rows.indptr, at, side="right")) - 1
-            raise ValueError(not_finite(row, int(rows.indices[at]), values[at]))
+            column = int(rows.indices[at])
+            raise ValueError(not_finite(row, column, values[at], name))
         return rows
-    for chunk in row_slices(rows):
+    for chunk in row_slices(rows, slice_bytes=slice_bytes):
         for row, column in np.argwhere(~np.isfinite(rows[chunk]))[:1].tolist():
             row += chunk.start
-            raise ValueError(not_finite(row, column, rows[row, column]))
+            raise ValueError(not_finite(row, column, rows[row, column], name))
     return rows
 
 
-def not_finite(row: int, column: int, value: float) -> str:
-    """Return what to say of an entry that is not finite.
-
-    Examples
-    --------
-    >>> from isoproj.numerics.arrays import not_finite
-    >>> not_finite(0, 2, float("nan"))
-    'X must be finite; row 0, column 2 contains NaN. Drop or fill that row.'
-    """
-    name = "NaN" if np.isnan(value) else "infinity (inf)"
+def not_finite(row: int, column: int, value: float, name: str = "X") -> str:
+    """Return the error message for an entry that is NaN or infinite."""
+    found = "NaN" if np.isnan(value) else "infinity (inf)"
     return (
-        f"X must be finite; row {row}, column {column} contains {name}. "
+        f"{name} must be finite; row {row}, column {column} contains {found}. "
         "Drop or fill that row."
     )
 
 
 def check_map(components: ArrayLike, n_features: int) -> Array:
-    """Return a linear map as float64 rows, or say why it does not fit.
-
-    Parameters
-    ----------
-    components : array-like of shape (k, n_features)
-        One output coordinate a row.
-    n_features : int
-        Width of the data the map is for.
-
-    Returns
-    -------
-    ndarray of shape (k, n_features)
-        The map in float64.
-
-    Raises
-    ------
-    ValueError
-        If the shape does not fit the data or an entry is not finite.
-
-    Examples
-    --------
-    >>> from isoproj.numerics.arrays import check_map
-    >>> check_map([[1, 0]], n_features=2).shape
-    (1, 2)
-    """
+    """Return a linear map as finite float64 rows of ``n_features``; else ValueError."""
     try:
         rows: Array = check_array(
             components,
@@ -292,14 +161,14 @@ def check_map(components: ArrayLike, n_features: int) -> Array:
         )
     except TypeError:
         msg = (
-            "components must be numbers in rows; got "
+            "components must be a matrix of numbers; got "
             f"{type(components).__name__}. Pass an array."
         )
         raise ValueError(msg) from None
     if rows.shape[1] != n_features:
         msg = (
             f"components must have one column per feature, {n_features}; got shape "
-            f"{rows.shape}. Pass rows as scikit-learn's components_ has them."
+            f"{rows.shape}. Pass one component a row, as in scikit-learn's components_."
         )
         raise ValueError(msg)
     if not np.isfinite(rows).all():
@@ -309,38 +178,14 @@ def check_map(components: ArrayLike, n_features: int) -> Array:
     if largest > _LARGEST_MAP:
         msg = (
             f"components must be at most {_LARGEST_MAP:.0e} in size, so that squares "
-            f"can be told; got {largest:.1e}. Scale the map."
+            f"do not overflow; got {largest:.1e}. Scale the map."
         )
         raise ValueError(msg)
     return rows
 
 
 def check_pair_list(pairs: ArrayLike, n_points: int) -> Indices:
-    """Return pairs of row numbers as integers with the smaller first.
-
-    Parameters
-    ----------
-    pairs : array-like of shape (n_pairs, 2)
-        Row numbers.
-    n_points : int
-        Every index must be below it.
-
-    Returns
-    -------
-    ndarray of shape (n_pairs, 2)
-        Distinct pairs, sorted.
-
-    Raises
-    ------
-    ValueError
-        If the list is empty, not integral, or points outside the data.
-
-    Examples
-    --------
-    >>> from isoproj.numerics.arrays import check_pair_list
-    >>> check_pair_list([[2, 0], [0, 2]], n_points=3).tolist()
-    [[0, 2]]
-    """
+    """Return distinct pairs of row numbers, sorted, smaller first; else ValueError."""
     try:
         listed: NDArray[Any] = np.asarray(pairs)
     except ValueError:

@@ -1,8 +1,8 @@
-"""One safetensors file with a JSON header: no pickle, written whole or not at all.
+"""The file format of models: safetensors with a JSON header, written atomically.
 
-Tensors hold the numbers; the file's metadata hold one JSON text under the key
-``isoproj``. A SHA-256 over both makes accidental changes visible. (Deliberate ones are
-for ``verify``, which recomputes every claim from the data.)
+The tensors hold the arrays. The metadata hold one JSON text under the key ``isoproj``.
+A SHA-256 digest of both reveals accidental changes; ``verify`` reveals deliberate ones,
+because it recomputes every claim from the data.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import json
 import os
 import platform
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import safetensors
@@ -30,6 +31,7 @@ __all__ = [
     "FORMAT_VERSION",
     "Header",
     "Tensors",
+    "open_atomically",
     "read_container",
     "versions",
     "write_atomically",
@@ -43,39 +45,20 @@ Header = Mapping[str, Any]
 Tensors = Mapping[str, NDArray[Any]]
 
 
-def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
-    """Write a file whole or not at all.
+@contextmanager
+def open_atomically(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """Open a file for writing that replaces ``path`` only when it is complete.
 
-    Parameters
-    ----------
-    path : path-like
-        Where to.
-    content : bytes
-        What.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written; a file already there is left as it was.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> from isoproj.numerics.container import write_atomically
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder) / "a"
-    ...     write_atomically(path, b"whole")
-    ...     path.read_bytes()
-    b'whole'
+    After an error a file that existed before is unchanged.
     """
     target = Path(path)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
+        with os.fdopen(handle, "w+b") as file:
+            yield file
             file.flush()
             os.fsync(file.fileno())
-        # mkstemp makes private files; give the mode an ordinary open() would.
+        # mkstemp creates private files; set the mode that open() would have set.
         mask = os.umask(0)
         os.umask(mask)
         os.chmod(name, 0o666 & ~mask)  # noqa: PTH101 - a name, not a Path
@@ -85,15 +68,14 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
         raise
 
 
-def versions() -> dict[str, str]:
-    """Return the versions that a result was made with.
+def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
+    """Write the content to a file, either completely or not at all."""
+    with open_atomically(path) as file:
+        file.write(content)
 
-    Examples
-    --------
-    >>> from isoproj.numerics.container import versions
-    >>> sorted(versions())
-    ['isoproj', 'numpy', 'python', 'scikit-learn', 'scipy']
-    """
+
+def versions() -> dict[str, str]:
+    """Return the versions of isoproj, Python and the numerical libraries."""
     return {
         "isoproj": __version__,
         "python": platform.python_version(),
@@ -106,22 +88,7 @@ def versions() -> dict[str, str]:
 def write_container(
     path: str | os.PathLike[str], header: Header, tensors: Tensors
 ) -> None:
-    """Write a header and named arrays to one file.
-
-    Parameters
-    ----------
-    path : path-like
-        Where to; by convention ``*.isoproj``.
-    header : dict
-        Anything JSON can say; format, versions and digest are added here.
-    tensors : dict of ndarray
-        Integer and float arrays.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written; nothing is left half-written.
-    """
+    """Write a JSON-able header and named arrays; add format, versions and digest."""
     stored = {name: _portable(tensor) for name, tensor in tensors.items()}
     whole = {
         **header,
@@ -137,29 +104,9 @@ def write_container(
 def read_container(
     path: str | os.PathLike[str],
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Read a file that ``write_container`` wrote, and check that it is whole.
-
-    Parameters
-    ----------
-    path : path-like
-        Where from.
-
-    Returns
-    -------
-    header : dict
-        As written, with format, versions and digest.
-    tensors : dict of ndarray
-        As written.
-
-    Raises
-    ------
-    FormatError
-        If it is not such a file, or was changed after it was written.
-    OSError
-        If it cannot be read.
-    """
+    """Return header and arrays of a file; raise FormatError if either was changed."""
     with Path(path).open("rb"):
-        pass  # A missing file is an OSError; safetensors would say it less clearly.
+        pass  # Raises a clear OSError if the file is missing.
     try:
         with safetensors.safe_open(os.fspath(path), framework="numpy") as file:
             metadata = file.metadata() or {}
@@ -167,7 +114,7 @@ def read_container(
     except (safetensors.SafetensorError, ValueError, TypeError, OverflowError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         msg = (
-            f"{path} must be an isoproj model file (safetensors); reading it says: "
+            f"{path} must be an isoproj model file (safetensors); reading it fails: "
             f"{reason}. Write one with save()."
         )
         raise FormatError(msg) from None
@@ -175,11 +122,13 @@ def read_container(
 
 
 def _portable(tensor: NDArray[Any]) -> NDArray[Any]:
+    """Return a contiguous little-endian copy; integers become 64-bit."""
     kind = "<i8" if tensor.dtype.kind == "i" else tensor.dtype.newbyteorder("<")
     return np.ascontiguousarray(tensor, dtype=kind)
 
 
 def _digest(header: Header, tensors: Tensors) -> str:
+    """Return the SHA-256 of the header without its digest, and of all tensors."""
     bare = {name: value for name, value in header.items() if name != "digest"}
     digest = hashlib.sha256(json.dumps(bare, sort_keys=True).encode())
     for name in sorted(tensors):
@@ -192,11 +141,15 @@ def _digest(header: Header, tensors: Tensors) -> str:
 def _checked_header(
     path: str | os.PathLike[str], metadata: Mapping[str, str], tensors: Tensors
 ) -> dict[str, Any]:
+    """Return the header, or raise FormatError if version or digest do not fit."""
     try:
         header = dict(json.loads(metadata[_KEY]))
         version, digest = header["format_version"], header["digest"]
     except (KeyError, TypeError, ValueError):
-        msg = f"{path} must be an isoproj model file; its header is not one."
+        msg = (
+            f"{path} must be an isoproj model file; its header is missing or damaged. "
+            "Write one with save()."
+        )
         raise FormatError(msg) from None
     if version != FORMAT_VERSION:
         msg = (
@@ -205,6 +158,9 @@ def _checked_header(
         )
         raise FormatError(msg)
     if digest != _digest(header, tensors):
-        msg = f"{path} was changed after it was written (digest differs). Fit again."
+        msg = (
+            f"{path} was changed after it was written; its digest differs. "
+            "Fit and save again."
+        )
         raise FormatError(msg)
     return header

@@ -1,4 +1,4 @@
-"""One thread in BLAS, Python threads over blocks: the fast way round on all sizes."""
+"""Run blocks on Python threads while BLAS uses one thread; fast for all sizes."""
 
 from __future__ import annotations
 
@@ -20,20 +20,15 @@ Result = TypeVar("Result")
 
 @functools.cache
 def _controller() -> threadpoolctl.ThreadpoolController:
-    # Looking for loaded libraries takes milliseconds: once is enough.
+    """Return the controller of BLAS threads."""
+    # Cached, because the search for loaded libraries takes milliseconds.
     return threadpoolctl.ThreadpoolController()
 
 
 def one_blas_thread() -> AbstractContextManager[object]:
     """Return a context in which BLAS runs on one thread.
 
-    Small eigenproblems on several BLAS threads were measured up to 48 times slower.
-
-    Examples
-    --------
-    >>> from isoproj.numerics.threads import one_blas_thread
-    >>> with one_blas_thread():
-    ...     pass
+    Several BLAS threads made small eigenproblems up to 48 times slower.
     """
     limits: AbstractContextManager[object] = _controller().limit(
         limits=1, user_api="blas"
@@ -44,14 +39,7 @@ def one_blas_thread() -> AbstractContextManager[object]:
 def single_blas_thread(
     function: Callable[Parameters, Result],
 ) -> Callable[Parameters, Result]:
-    """Decorate a function so that BLAS runs on one thread while it does.
-
-    Examples
-    --------
-    >>> from isoproj.numerics.threads import single_blas_thread
-    >>> single_blas_thread(len)([1, 2])
-    2
-    """
+    """Return the function with BLAS limited to one thread while it runs."""
 
     @functools.wraps(function)
     def limited(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
@@ -62,16 +50,7 @@ def single_blas_thread(
 
 
 def n_threads() -> int:
-    """Return how many threads a scan may use.
-
-    ``ISOPROJ_NUM_THREADS`` decides; without it, the cores this process may run on.
-
-    Examples
-    --------
-    >>> from isoproj.numerics.threads import n_threads
-    >>> n_threads() >= 1
-    True
-    """
+    """Return ``ISOPROJ_NUM_THREADS``, or the number of cores this process may use."""
     asked = os.environ.get("ISOPROJ_NUM_THREADS", "")
     if asked.isdigit() and int(asked) > 0:
         return int(asked)
@@ -85,14 +64,7 @@ def threaded_map(
 ) -> Iterator[Result]:
     """Yield ``function(item)`` in the order of ``items``, computed by threads.
 
-    At most a few results per thread wait to be taken, so that memory does not grow
-    with the number of items.
-
-    Examples
-    --------
-    >>> from isoproj.numerics.threads import threaded_map
-    >>> list(threaded_map(abs, [-1, 2], threads=2))
-    [1, 2]
+    At most two results per thread are kept waiting, which bounds the memory.
     """
     if threads == 1:
         yield from map(function, items)

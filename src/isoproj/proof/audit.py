@@ -1,4 +1,4 @@
-"""What any linear map does to every distance: the referee's view."""
+"""Measure what a linear map does to the squared length of every pair."""
 
 from __future__ import annotations
 
@@ -24,36 +24,41 @@ _QUANTILES = (0.5, 0.9, 0.99, 0.999)
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class AuditResult:
-    """What a linear map does to the squared lengths of all pairs that count.
+    """Losses and gains of squared length under a linear map, over all pairs.
 
     Parameters
     ----------
     distortion : float
         Largest share of squared length that a pair loses; exact.
     stretch : float
-        Largest share that a pair gains, 0 when none does. For maps that stretch by
-        less than 1e-6 it is the bound from the largest singular value.
+        Largest share of squared length that a pair gains; 0 if no pair gains. For maps
+        that stretch by less than 1e-6 it is a bound from the largest singular value.
     worst_pairs : ndarray of shape (m, 2)
-        Row numbers of the pairs that lose most, worst first; exact. Where a row counts
-        as a direction the second number is that of the origin, the number of rows.
+        Row numbers of the pairs that lose most, worst first; exact. If a row counts as
+        a direction, its second number is the number of rows, which stands for the
+        origin.
     worst_distortions : ndarray of shape (m,)
-        What these pairs lose.
+        Share of squared length that these pairs lose.
     mean : float
-        Mean share lost over all pairs; NaN if the spread was not measured.
+        Mean loss over all pairs; NaN without ``spread``.
     quantiles : dict of float to float
-        Share lost that this fraction of pairs stays at or below, rounded up to the
-        next edge of the histogram; empty if the spread was not measured.
+        For each fraction, a loss that this fraction of the pairs does not exceed. It is
+        rounded up to the next edge of the histogram. Empty without ``spread``.
     histogram : tuple of ndarray
-        Counts and bin edges of the share lost, as ``numpy.histogram`` returns them;
-        empty if the spread was not measured.
+        Counts and bin edges of the losses, as ``numpy.histogram`` returns them. Empty
+        without ``spread``.
     n_pairs : int
-        Pairs that count.
+        Number of pairs that count.
     n_identical : int
-        Pairs of identical points, left out because they have no direction.
+        Number of pairs of identical points; they do not count.
     effort : Effort
-        How many pairs were ruled out how, and how many measured.
+        Number of pairs that were measured, and that were ruled out by bounds.
     n_close : int
-        Pairs left out because they are closer than ``min_distance``.
+        Number of pairs closer than ``min_distance``; they do not count.
+
+    See Also
+    --------
+    isoproj.audit : Measure a linear map.
     """
 
     distortion: float
@@ -71,21 +76,21 @@ class AuditResult:
     def coarse_histogram(
         self, n_bins: int, *, low: float = 0.0, high: float = 1.0
     ) -> tuple[NDArray[np.int64], Array]:
-        """Return the histogram in fewer bins of one width.
+        """Return the histogram in fewer bins of equal width.
 
         Parameters
         ----------
         n_bins : int
-            How many.
+            Number of bins.
         low, high : float
-            First and last edge; what lies outside counts in the outermost bins.
+            First and last edge. Losses outside are counted in the first or last bin.
 
         Returns
         -------
         counts : ndarray of shape (n_bins,)
-            Pairs in each bin.
+            Number of pairs in each bin.
         edges : ndarray of shape (n_bins + 1,)
-            Edges, ascending.
+            Bin edges, ascending.
 
         Examples
         --------
@@ -137,38 +142,39 @@ def audit(
     Parameters
     ----------
     X : array-like or sparse matrix of shape (n_points, n_features)
-        The data. It need not fit in memory: a mapped file (``numpy.load`` with
-        ``mmap_mode="r"``) is read where it is, an array of Dask, HDF5 or Zarr slice by
-        slice.
+        The data. It need not fit in memory: a memory-mapped file (``numpy.load`` with
+        ``mmap_mode="r"``) is used in place, and a Dask, HDF5 or Zarr array is read
+        slice by slice.
     components : array-like of shape (k, n_features) or fitted estimator
-        The map, orthonormal or not; of an estimator its ``components_``.
+        The linear map, with one output coordinate a row; it need not be orthonormal.
+        An estimator must have ``components_``.
     pairs : str, array-like of shape (m, 2) or PairRule
         Which pairs count: ``"all"``, ``"directions"``, ``"neighbors"``,
-        ``"approximate-neighbors"``, ``"labels"`` (between classes),
-        ``"within-labels"``, or a list of row numbers. A ``PairRule``, as certificates
-        have one, says all of what follows too.
+        ``"approximate-neighbors"``, ``"labels"`` (pairs of different classes),
+        ``"within-labels"``, or a list of pairs of row numbers. A ``PairRule``, such as
+        ``certificate.pairs``, includes the next four parameters.
     labels : array-like of shape (n_points,) or None
-        Class of every point, for the pairs that labels name.
+        Class of every point, for ``"labels"`` and ``"within-labels"``.
     n_neighbors : int
-        Neighbours of each point with ``pairs="neighbors"``.
+        Number of neighbours of each point with ``pairs="neighbors"``.
     min_distance : float
         Pairs closer than this do not count.
     include_norms : bool
-        Whether every row counts as a direction too.
+        Whether every row counts as a direction, in addition to the pairs.
     n_worst : int
-        How many of the worst pairs to return.
+        Number of worst pairs to return.
     spread : bool
-        Whether to measure mean, quantiles and histogram too. Without them most pairs
-        are ruled out from a few coordinates, which is several times faster; the worst
-        pairs are the same.
+        Whether to measure mean, quantiles and histogram. Without them most pairs are
+        ruled out by bounds, which is several times faster. The worst pairs are the
+        same.
     progress : callable or None
-        Called with pairs done and pairs in all, now and then.
+        Called now and then with the number of pairs done and the number of all pairs.
     memory_limit : float
-        Bytes that arrays as large as ``X`` may take in memory; what goes beyond lies in
-        scratch files. The result does not depend on it.
+        Bytes that arrays as large as ``X`` may take in memory. Larger arrays lie in
+        scratch files. The result does not depend on this limit.
     engine : Engine or None
-        Where pairs are looked at: ``DaskEngine(client)`` for a cluster; None means
-        threads of this process.
+        Where the work runs: ``DaskEngine(client)`` for a cluster, None for threads of
+        this process.
 
     Returns
     -------
@@ -178,7 +184,12 @@ def audit(
     Raises
     ------
     ValueError
-        If the data or the map is not usable; the message says how to mend it.
+        If the data, the map or the pairs are not usable.
+
+    See Also
+    --------
+    isoproj.verify : Recompute the claims of a certificate.
+    isoproj.compare : Measure several methods on the same data.
 
     Examples
     --------
@@ -204,16 +215,14 @@ def audit(
         include_norms=include_norms,
     )
     points, selected = prepare_pairs(rows, pairs, rotate=False, storage=storage)
-    # Without the spread only losses are looked for, so that no pair may gain.
+    search: dict[str, Any] = {
+        "n_worst": n_worst,
+        "progress": progress,
+        "engine": engine,
+    }
+    # The faster search finds losses only, so no pair may gain.
     if spread or largest_ratio(linear) > 1.0 + 1e-6:
-        summary = summarise(
-            points,
-            selected,
-            linear,
-            n_worst=n_worst,
-            progress=progress,
-            engine=engine,
-        )
+        summary = summarise(points, selected, linear, **search)
         spread_of = _spread(summary)
         found = WorstPairs(
             summary.worst_pairs,
@@ -221,14 +230,7 @@ def audit(
             Effort(measured=summary.n_pairs),
         )
     else:
-        found = find_worst(
-            points,
-            selected,
-            linear,
-            n_worst=n_worst,
-            progress=progress,
-            engine=engine,
-        )
+        found = find_worst(points, selected, linear, **search)
         spread_of = {
             "stretch": largest_ratio(linear) - 1.0,
             "mean": math.nan,
@@ -248,7 +250,7 @@ def audit(
 
 
 def _spread(summary: PairSummary) -> dict[str, Any]:
-    """Return what an audit tells beyond the worst pairs."""
+    """Return the fields of an audit that describe all pairs."""
     return {
         "stretch": summary.largest_gain,
         "mean": summary.mean_loss,
@@ -258,6 +260,7 @@ def _spread(summary: PairSummary) -> dict[str, Any]:
 
 
 def _quantiles(summary: PairSummary) -> dict[float, float]:
+    """Return the quantiles of the losses, rounded up to edges of the histogram."""
     below = np.cumsum(summary.counts)
     worst = float(summary.worst_losses.max())
     reached = np.searchsorted(below, np.asarray(_QUANTILES) * below[-1])

@@ -1,77 +1,48 @@
-"""A projection with what it loses and the proof of what any other must lose."""
+"""The certificate: a projection, its distortion, and the proof of a lower bound."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isoproj.exceptions import FormatError
-from isoproj.numerics.container import Header, Tensors, read_container, write_container
+from isoproj.numerics.container import (
+    Header,
+    Tensors,
+    read_container,
+    write_container,
+)
 from isoproj.numerics.spectral import Array, Indices
-from isoproj.pairs.rule import LABELLED, PairKind, PairRule
+from isoproj.pairs.rule import PairKind, PairRule
+from isoproj.proof.file import CERTIFICATE, EXCLUSION, GUARANTEE, pack, unpack
 from isoproj.proof.objective import Objective
 
 __all__ = ["Certificate", "Exclusion", "Guarantee"]
 
-_SCALARS: dict[str, tuple[type, ...]] = {
-    "distortion": (float,),
-    "lower_bound": (float,),
-    "n_pairs": (int,),
-    "n_identical": (int,),
-    "n_points": (int,),
-    "n_features": (int,),
-    "fingerprint": (str,),
-    "spectral_ratio": (float, type(None)),
-    "sampled_share": (float, type(None)),
-}
-# Files written before these were known have none of them.
-_LATER: dict[str, tuple[type, int | float | bool]] = {
-    "n_close": (int, 0),
-    "min_distance": (float, 0.0),
-    "include_norms": (bool, False),
-}
-_TENSORS: dict[str, tuple[tuple[str, ...], int]] = {
-    "components": (("f8", "f4"), 2),
-    "weighted_pairs": (("i8",), 2),
-    "weights": (("f8",), 1),
-    "worst_pairs": (("i8",), 2),
-    "worst_distortions": (("f8",), 1),
-    "listed_pairs": (("i8",), 2),
-    "labels": (("i8",), 1),
-}
-_OPTIONAL = ("listed_pairs", "labels")
-
-_GUARANTEE_SCALARS = ("cap", "kept", "kept_bound")
-_GUARANTEE_TENSORS: dict[str, tuple[tuple[str, ...], int]] = {
-    "capped_pairs": (("i8",), 2),
-    "multipliers": (("f8",), 1),
-}
-_EXCLUSION_TENSORS: dict[str, tuple[tuple[str, ...], int]] = {
-    "excluding_pairs": (("i8",), 2),
-    "excluding_weights": (("f8",), 1),
-}
-
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Exclusion:
-    """The proof that some number of dimensions is too small for a cap.
+    """The proof that a number of dimensions is too small for a cap.
 
     Parameters
     ----------
     cap : float
-        What no pair should lose more than.
+        Largest allowed loss of any pair, as a share of its squared length.
     n_components : int
-        Every projection to as many dimensions, or fewer, loses more of some pair.
+        Every projection to this many dimensions, or fewer, loses more than the cap on
+        some pair.
     excluding_pairs : ndarray of shape (m, 2)
         Pairs with a positive dual weight.
     excluding_weights : ndarray of shape (m,)
-        The weights, whose bound at ``n_components`` is above the cap.
+        Dual weights. They prove a lower bound above the cap at ``n_components``.
+
+    See Also
+    --------
+    Certificate : Holds an exclusion when the number of dimensions was searched for.
     """
 
     cap: float
@@ -88,22 +59,26 @@ class Exclusion:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Guarantee:
-    """How much is kept on the whole under a cap, and the most that can be.
+    """The share of the objective that is kept under a cap, and its upper bound.
 
     Parameters
     ----------
     objective : Objective
-        What is kept: variance, or squared length on average.
+        Variance, or mean squared length.
     cap : float
-        No pair that counts loses more of its squared length.
+        No pair that counts loses more than this share of its squared length.
     kept : float
         Share of the objective that the projection keeps.
     kept_bound : float
-        No projection to as many dimensions under the same cap keeps more.
+        No projection to the same number of dimensions under the same cap keeps more.
     capped_pairs : ndarray of shape (m, 2)
         Pairs with a positive multiplier.
     multipliers : ndarray of shape (m,)
-        What proves ``kept_bound``.
+        Multipliers of the cap; they prove ``kept_bound``.
+
+    See Also
+    --------
+    Certificate : Holds a guarantee when ``GuaranteedPCA`` made it.
     """
 
     objective: Objective
@@ -115,81 +90,88 @@ class Guarantee:
 
     @property
     def gap(self) -> float:
-        """How much more, relatively, another projection under the cap might keep."""
+        """Largest relative gain that another projection under the cap could have."""
         return self.kept_bound / self.kept - 1.0 if self.kept > 0.0 else math.inf
 
     def __str__(self) -> str:
-        what = {
-            Objective.VARIANCE: "the variance",
-            Objective.DISTORTION: "squared length on average",
-        }[self.objective]
         return (
-            f"It keeps {_rounded_down(self.kept):.2f}% of {what}; no projection under "
-            f"which no pair loses more than {100 * self.cap:.4g}% can keep more than "
-            f"{_rounded_up(self.kept_bound):.2f}%."
+            f"It keeps {_rounded_down(self.kept):.2f}% of {self.objective.phrase}; no "
+            f"projection under which no pair loses more than {100 * self.cap:.4g}% can "
+            f"keep more than {_rounded_up(self.kept_bound):.2f}%."
         )
 
 
 def _rounded_down(share: float) -> float:
-    """Return a share in per cent, rounded down, but for rounding itself."""
+    """Return a share in per cent, rounded down to two decimals."""
+    # The small number keeps a rounding error of the share itself from counting.
     return max(0, math.floor(share * 1e4 + 1e-5)) / 100
 
 
 def _rounded_up(share: float) -> float:
-    """Return a share in per cent, rounded up, but for rounding itself."""
+    """Return a share in per cent, rounded up to two decimals."""
     return math.ceil(share * 1e4 - 1e-5) / 100
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Certificate:
-    """A projection, what it loses, and the proof of what any other must lose.
+    """A projection, its exact distortion, and the proof of a lower bound.
 
     Parameters
     ----------
     components : ndarray of shape (k, n_features)
-        Orthonormal rows, in the precision that is shipped.
+        Orthonormal rows, in the precision of the fitted model.
     weighted_pairs : ndarray of shape (m, 2)
         Pairs with a positive dual weight.
     weights : ndarray of shape (m,)
-        The weights, on the simplex.
+        Dual weights; they are nonnegative and sum to 1. They prove ``lower_bound``.
     distortion : float
-        No pair that counts loses more of its squared length.
+        Largest share of squared length that any pair loses.
     lower_bound : float
         No projection to k dimensions has a smaller distortion.
     worst_pairs : ndarray of shape (w, 2)
         The pairs that lose most, worst first.
     worst_distortions : ndarray of shape (w,)
-        What they lose.
+        Share of squared length that these pairs lose.
     pair_kind : PairKind
         Which pairs count.
     listed_pairs : ndarray of shape (m, 2) or None
-        The pairs of rows themselves when they were listed, or are neighbours.
+        The pairs that count, if they were listed, sampled, or are neighbours.
     n_pairs, n_identical : int
-        Pairs that count, and pairs of identical points left out.
+        Number of pairs that count, and of pairs of identical points, which do not.
     n_points, n_features : int
         Shape of the data.
     fingerprint : str
         SHA-256 of the data's values.
     spectral_ratio : float or None
-        Bound on ``distortion / p*`` of the paper's algorithm at its optimum, from the
-        spectrum of the unweighted directions; None where it was not computed or is
+        Upper bound on the ratio of the distortion of ``solver="dual_ascent"`` to the
+        optimum, from the spectrum of all directions. None if it was not computed or is
         infinite.
     sampled_share : float or None
-        Where the pairs are a sample: with 95 % confidence no more than this share of
-        all pairs loses more than ``distortion``, from a fresh sample; else None.
+        If the pairs are a sample: with 95 % confidence at most this share of all pairs
+        loses more than ``distortion``. None for other kinds of pairs.
     guarantee : Guarantee or None
-        What is kept on the whole under a cap, where that was the question.
+        Share of the objective kept under a cap, for models of ``GuaranteedPCA``.
     exclusion : Exclusion or None
-        Why fewer dimensions cannot do, where their number was the question.
+        Proof that fewer dimensions do not suffice, for fits with ``max_distortion``.
     labels : ndarray of shape (n_points,) or None
-        Classes of the rows where they name the pairs.
+        Class of every row, if labels select the pairs.
     n_close : int
-        Pairs of distinct points left out because they are closer than
-        ``min_distance``.
+        Number of pairs of distinct points that are closer than ``min_distance``.
     min_distance : float
         Pairs closer than this do not count.
     include_norms : bool
-        Whether the rows themselves count as directions too.
+        Whether every row counts as a direction, in addition to the pairs.
+
+    See Also
+    --------
+    isoproj.verify : Recompute every claim of a certificate from the data.
+    isoproj.audit : Measure any linear map on the data.
+
+    References
+    ----------
+    K. Fan, "On a theorem of Weyl concerning eigenvalues of linear transformations I",
+    Proceedings of the National Academy of Sciences 35, 1949: the theorem that the lower
+    bound rests on.
     """
 
     components: NDArray[np.float64] | NDArray[np.float32]
@@ -222,7 +204,7 @@ class Certificate:
 
     @property
     def optimality_gap(self) -> float:
-        """How far, relatively, the distortion may be above the best possible."""
+        """Largest relative amount by which the distortion can exceed the optimum."""
         if self.distortion <= 1e-9:
             return 0.0
         if self.lower_bound <= 0.0:
@@ -231,7 +213,7 @@ class Certificate:
 
     @property
     def pairs(self) -> PairRule:
-        """The pairs that count, in a form the public functions take."""
+        """The pairs that count; ``audit`` and the estimators accept this object."""
         listed = self.listed_pairs
         return PairRule(
             self.pair_kind.value if listed is None else listed,
@@ -241,7 +223,7 @@ class Certificate:
         )
 
     def __str__(self) -> str:
-        # Rounded outwards: what is promised must hold.
+        # Percentages are rounded so that the statement remains true.
         if self.pair_kind is PairKind.SAMPLED:
             share = 100.0 if self.sampled_share is None else 100 * self.sampled_share
             what = "sampled distances"
@@ -263,180 +245,54 @@ class Certificate:
 
     def parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the certificate as a JSON-able dict and named arrays."""
-        scalars = {name: getattr(self, name) for name in (*_SCALARS, *_LATER)}
-        tensors = {
-            name: getattr(self, name)
-            for name in _TENSORS
-            if getattr(self, name) is not None
-        }
-        scalars["pair_kind"] = self.pair_kind.value
-        if self.guarantee is not None:
-            scalars["guarantee"] = {
-                "objective": self.guarantee.objective.value,
-                **{name: getattr(self.guarantee, name) for name in _GUARANTEE_SCALARS},
-            }
-            for name in _GUARANTEE_TENSORS:
-                tensors[name] = getattr(self.guarantee, name)
-        if self.exclusion is not None:
-            scalars["exclusion"] = {
-                "cap": self.exclusion.cap,
-                "n_components": self.exclusion.n_components,
-            }
-            for name in _EXCLUSION_TENSORS:
-                tensors[name] = getattr(self.exclusion, name)
-        return scalars, tensors
+        entries, arrays = pack(self, CERTIFICATE)
+        for layout in (GUARANTEE, EXCLUSION):
+            part = getattr(self, layout.name)
+            if part is not None:
+                entries[layout.name], further = pack(part, layout)
+                arrays |= further
+        return entries, arrays
 
     @classmethod
-    def from_parts(cls, scalars: Header, tensors: Tensors) -> Certificate:
-        """Return the certificate that ``parts`` took apart.
-
-        Raises
-        ------
-        FormatError
-            If a part is missing or of another type.
-        """
-        fault = (
-            _fault_of(scalars, tensors)
-            or _guarantee_fault(scalars.get("guarantee"), tensors)
-            or _exclusion_fault(scalars.get("exclusion"), tensors)
-        )
-        if fault:
-            msg = f"a certificate must have {fault}. Write one with save()."
-            raise FormatError(msg)
-        arrays: dict[str, Any] = {name: tensors.get(name) for name in _TENSORS}
-        numbers: dict[str, Any] = {name: scalars.get(name) for name in _SCALARS}
-        return cls(
-            **numbers,
-            **{name: scalars.get(name, usual) for name, (_, usual) in _LATER.items()},
-            **arrays,
-            pair_kind=PairKind(scalars["pair_kind"]),
-            guarantee=_guarantee_of(scalars.get("guarantee"), tensors),
-            exclusion=_exclusion_of(scalars.get("exclusion"), tensors),
-        )
+    def from_parts(cls, entries: Header, arrays: Tensors) -> Certificate:
+        """Return the certificate that ``parts`` took apart; else raise FormatError."""
+        fields = unpack(CERTIFICATE, entries, arrays)
+        guarantee, exclusion = entries.get("guarantee"), entries.get("exclusion")
+        if guarantee is not None:
+            guarantee = Guarantee(**unpack(GUARANTEE, guarantee, arrays))
+        if exclusion is not None:
+            exclusion = Exclusion(**unpack(EXCLUSION, exclusion, arrays))
+        return cls(**fields, guarantee=guarantee, exclusion=exclusion)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the certificate to a file that anyone can verify.
+        """Write the certificate to a file.
 
         Parameters
         ----------
         path : path-like
-            Where to; by convention ``*.isoproj``.
+            Name of the file, by convention ``*.isoproj``.
         """
         scalars, tensors = self.parts()
         write_container(path, {"certificate": scalars}, tensors)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Certificate:
-        """Read the certificate of a file, be it bare or a whole model.
+        """Read a certificate from its own file or from a model file.
 
         Parameters
         ----------
         path : path-like
-            Where from.
+            Name of the file.
 
         Returns
         -------
         Certificate
-            As stated in the file; ``verify`` recomputes what it states.
+            The claims of the file. ``verify`` recomputes them from the data.
 
         Raises
         ------
         FormatError
-            If the file is not one of ours or was changed.
+            If the file is not an isoproj file, or was changed after it was written.
         """
         header, tensors = read_container(path)
         return cls.from_parts(header.get("certificate", {}), tensors)
-
-
-def _fault_of(scalars: Header, tensors: Tensors) -> str:
-    """Return what a stored certificate lacks, or an empty string."""
-    if not isinstance(scalars, Mapping):
-        return "a table of its numbers"
-    for name, kinds in _SCALARS.items():
-        if not isinstance(scalars.get(name), kinds):
-            return f"the entry {name!r}"
-    for name, (later, usual) in _LATER.items():
-        if type(scalars.get(name, usual)) is not later:
-            return f"the entry {name!r} of another type"
-    kind = scalars.get("pair_kind")
-    if not isinstance(kind, str) or kind not in set(PairKind):
-        return "a known 'pair_kind'"
-    fault = _tensor_fault(_TENSORS, tensors)
-    if fault:
-        return fault
-    return naming_fault(PairKind(kind), set(tensors))
-
-
-def naming_fault(kind: PairKind, present: set[str]) -> str:
-    """Return which array that names pairs is missing or too many, or nothing."""
-    if ("listed_pairs" in present) != kind.is_listed:
-        return "'listed_pairs' exactly when pairs are listed"
-    if ("labels" in present) != (kind in LABELLED):
-        return "'labels' exactly when labels name the pairs"
-    return ""
-
-
-def _tensor_fault(
-    wanted: Mapping[str, tuple[tuple[str, ...], int]], tensors: Tensors
-) -> str:
-    """Return which array is missing or of another type, or an empty string."""
-    for name, (kinds, ndim) in wanted.items():
-        tensor = tensors.get(name)
-        if tensor is None:
-            if name not in _OPTIONAL:
-                return f"the array {name!r}"
-        elif tensor.dtype.str[1:] not in kinds or tensor.ndim != ndim:
-            return f"{name!r} of type {kinds[0]} with {ndim} axes"
-        elif name.endswith("_pairs") and tensor.shape[1] != 2:
-            return f"two columns in {name!r}"
-    return ""
-
-
-def _guarantee_fault(stated: object, tensors: Tensors) -> str:
-    """Return what a stored guarantee lacks, or an empty string."""
-    if stated is None:
-        return ""
-    if not isinstance(stated, Mapping):
-        return "a table under 'guarantee'"
-    objective = stated.get("objective")
-    if not isinstance(objective, str) or objective not in set(Objective):
-        return "a known 'objective'"
-    for name in _GUARANTEE_SCALARS:
-        if not isinstance(stated.get(name), float):
-            return f"the entry {name!r}"
-    return _tensor_fault(_GUARANTEE_TENSORS, tensors)
-
-
-def _guarantee_of(
-    stated: Mapping[str, Any] | None, tensors: Tensors
-) -> Guarantee | None:
-    if stated is None:
-        return None
-    arrays: dict[str, Any] = {name: tensors[name] for name in _GUARANTEE_TENSORS}
-    return Guarantee(
-        objective=Objective(stated["objective"]),
-        **{name: stated[name] for name in _GUARANTEE_SCALARS},
-        **arrays,
-    )
-
-
-def _exclusion_fault(stated: object, tensors: Tensors) -> str:
-    """Return what a stored exclusion lacks, or an empty string."""
-    if stated is None:
-        return ""
-    if not isinstance(stated, Mapping):
-        return "a table under 'exclusion'"
-    if not isinstance(stated.get("cap"), float):
-        return "the entry 'cap'"
-    if not isinstance(stated.get("n_components"), int):
-        return "the entry 'n_components'"
-    return _tensor_fault(_EXCLUSION_TENSORS, tensors)
-
-
-def _exclusion_of(
-    stated: Mapping[str, Any] | None, tensors: Tensors
-) -> Exclusion | None:
-    if stated is None:
-        return None
-    arrays: dict[str, Any] = {name: tensors[name] for name in _EXCLUSION_TENSORS}
-    return Exclusion(cap=stated["cap"], n_components=stated["n_components"], **arrays)

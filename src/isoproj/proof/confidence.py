@@ -1,4 +1,4 @@
-"""What a sample of pairs says about all of them, with exact binomial confidence."""
+"""Bounds on the share of all pairs that lose more, from a random sample of pairs."""
 
 from __future__ import annotations
 
@@ -15,30 +15,14 @@ from isoproj.pairs.top_pairs import exact_losses
 __all__ = ["CONFIDENCE", "largest_share", "share_above"]
 
 CONFIDENCE = 0.95
-_FRESH = 100_000
+# Pairs in the sample that judges a fit.
+_N_DRAWN = 100_000
 
 
 def largest_share(n_seen: int, n_drawn: int) -> float:
-    """Return the share that is not exceeded, with 95 % confidence (Clopper-Pearson).
+    """Return the upper 95 % confidence limit of a share (Clopper and Pearson).
 
-    Parameters
-    ----------
-    n_seen : int
-        How many of the draws had a property.
-    n_drawn : int
-        Independent draws.
-
-    Returns
-    -------
-    float
-        The largest probability under which ``n_seen`` or fewer are seen at least one
-        time in twenty.
-
-    Examples
-    --------
-    >>> from isoproj.proof.confidence import largest_share
-    >>> round(largest_share(0, 100), 4)
-    0.0295
+    ``n_seen`` of ``n_drawn`` independent draws had the property.
     """
     if n_seen >= n_drawn:
         return 1.0
@@ -46,39 +30,20 @@ def largest_share(n_seen: int, n_drawn: int) -> float:
 
 
 def share_above(
-    points: Points, components: Array, distortion: float, fingerprint: str
+    points: Points,
+    components: Array,
+    distortion: float,
+    fingerprint: str,
+    n_drawn: int = _N_DRAWN,
 ) -> float:
-    """Return the share of all pairs that may lose more, from a fresh sample.
+    """Return a share: with 95 % confidence no more of all pairs lose more.
 
-    Parameters
-    ----------
-    points : Points
-        The geometry.
-    components : ndarray of shape (k, n_features)
-        Linear map.
-    distortion : float
-        A loss, found without this sample.
-    fingerprint : str
-        Of the data. Together with the map it decides the sample, so that nobody can
-        choose one, and that anyone can draw it again.
-
-    Returns
-    -------
-    float
-        With 95 % confidence no larger share of all pairs loses more.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.pairs.points import Points
-    >>> from isoproj.proof.confidence import share_above
-    >>> points = Points.prepare(np.eye(4), rotate=False)
-    >>> share_above(points, np.eye(4), 0.1, "") < 1e-4
-    True
+    The fingerprint of the data and the map are the seed of the sample. So nobody can
+    choose the sample, and anyone can draw it again.
     """
     digest = hashlib.sha256(fingerprint.encode())
     digest.update(np.ascontiguousarray(components, dtype="<f8").tobytes())
     seed = int.from_bytes(digest.digest()[:8], "little")
-    pairs = sample_pairs(points, _FRESH, seed)
+    pairs = sample_pairs(points, n_drawn, seed)
     losses = exact_losses(points, pairs, components)
-    return largest_share(int((losses > distortion).sum()), _FRESH)
+    return largest_share(int((losses > distortion).sum()), n_drawn)

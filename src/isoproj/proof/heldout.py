@@ -1,4 +1,4 @@
-"""Points that a fit did not see: a split, and what a map does to their pairs."""
+"""Held-out points: split them off, and measure a map on their pairs."""
 
 from __future__ import annotations
 
@@ -22,20 +22,15 @@ from isoproj.proof.audit import AuditResult, audit
 
 __all__ = ["Heldout", "Split", "fitted_part", "measure_heldout", "split_rows"]
 
+# Fewest rows in each part of a split.
 _FEWEST = 2
-# Words for pairs that are listed one by one where they join both parts.
+# Kinds whose pairs between both parts are listed one by one.
 _LISTED = (PairKind.ALL, PairKind.SAMPLED, *LABELLED)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Split:
-    """Which rows are fitted, and which are not.
-
-    Parameters
-    ----------
-    training, heldout : ndarray
-        Row numbers, ascending.
-    """
+    """Numbers of the rows that are fitted and of those held out, both ascending."""
 
     training: Indices
     heldout: Indices
@@ -43,22 +38,26 @@ class Split:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Heldout:
-    """What a projection does to points that it was not fitted on.
+    """Exact losses of the pairs with points that were held out of the fit.
 
-    No certificate covers these pairs: they are measured, exactly, on the points that
-    were held out.
+    The certificate does not cover these pairs.
 
     Parameters
     ----------
     rows : ndarray of shape (n_points,)
-        The rows that were held out, as ``fit`` was given them.
+        Numbers of the held-out rows in the data passed to ``fit``.
     training : ndarray of shape (n_training,)
-        The rows that were fitted; the certificate is over their pairs, and numbers
-        them from 0.
+        Numbers of the fitted rows. The certificate is about their pairs, and numbers
+        these rows from 0.
     within : AuditResult or None
-        Of the pairs of two rows that were held out; None if none of them counts.
+        Losses of pairs of two held-out rows; None if no such pair counts.
     to_training : AuditResult or None
-        Of the pairs of one that was held out and one that was not.
+        Losses of pairs of a held-out row and a fitted row; None if no such pair counts.
+
+    See Also
+    --------
+    isoproj.NearIsometricProjection : Its parameter ``heldout`` holds out rows.
+    isoproj.audit : Measure a map on any points.
     """
 
     rows: Indices
@@ -68,17 +67,17 @@ class Heldout:
 
     @property
     def n_points(self) -> int:
-        """How many points were held out."""
+        """Number of held-out points."""
         return int(self.rows.size)
 
     @property
     def distortion_within(self) -> float:
-        """What the worst pair of held-out points loses; NaN if there is none."""
+        """Largest loss of a pair of held-out points; NaN if no such pair counts."""
         return math.nan if self.within is None else self.within.distortion
 
     @property
     def distortion_to_training(self) -> float:
-        """What the worst pair with a fitted point loses; NaN if there is none."""
+        """Largest loss of a pair with a fitted point; NaN if no such pair counts."""
         return math.nan if self.to_training is None else self.to_training.distortion
 
     def __str__(self) -> str:
@@ -105,48 +104,19 @@ def split_rows(
     rule: PairRule,
     random_state: int | np.random.RandomState | None = None,
 ) -> Split:
-    """Return which rows to hold out, at random.
-
-    Parameters
-    ----------
-    n_rows : int
-        How many there are.
-    size : float or int
-        Share of the rows, between 0 and 1, or how many of them.
-    rule : PairRule
-        Which pairs count.
-    random_state : int, RandomState instance or None
-        Of the draw.
-
-    Returns
-    -------
-    Split
-        At least two rows in each part.
-
-    Raises
-    ------
-    ValueError
-        If there is no such split, or the pairs are listed by row.
-
-    Examples
-    --------
-    >>> from isoproj.proof.heldout import split_rows
-    >>> from isoproj.pairs.rule import PairRule
-    >>> split_rows(10, 0.2, PairRule(), 0).heldout.size
-    2
-    """
+    """Return a random split; ``size`` is the share or number of held-out rows."""
     if not isinstance(rule.pairs, str):
         msg = (
-            "heldout needs pairs that a word names; got a list, whose rows may be held "
-            "out. Split the rows first, or use pairs='all'."
+            "pairs must be a word such as 'all' when heldout is given; got a list, "
+            "whose rows may be held out. Split the rows first, or use pairs='all'."
         )
         raise ValueError(msg)  # noqa: TRY004 - scikit-learn's convention
     count = _count(n_rows, size)
     if rule.pairs in _LISTED and count * (n_rows - count) > LARGEST_LIST:
         msg = (
-            f"heldout lists the pairs between both parts, at most {LARGEST_LIST:,}; "
-            f"{count} of {n_rows} rows make {count * (n_rows - count):,}. Hold out "
-            f"{LARGEST_LIST // n_rows} rows or fewer."
+            f"heldout must leave at most {LARGEST_LIST:,} pairs between both parts; "
+            f"got {count} of {n_rows} rows, which make {count * (n_rows - count):,}. "
+            f"Hold out {LARGEST_LIST // n_rows} rows or fewer."
         )
         raise ValueError(msg)
     parts = train_test_split(
@@ -156,7 +126,7 @@ def split_rows(
 
 
 def _count(n_rows: int, size: object) -> int:
-    """Return how many rows to hold out."""
+    """Return the number of rows to hold out, from a share or a number."""
     count = -1
     if isinstance(size, int | np.integer) and not isinstance(size, bool):
         count = int(size)
@@ -173,16 +143,7 @@ def _count(n_rows: int, size: object) -> int:
 
 
 def fitted_part(rows: Rows, y: Any, split: Split | None) -> tuple[Rows, Any]:  # noqa: ANN401
-    """Return the rows to fit with their labels; all of them without a split.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.proof.heldout import Split, fitted_part
-    >>> split = Split(np.array([0, 2]), np.array([1, 3]))
-    >>> fitted_part(np.eye(4), None, split)[0].shape
-    (2, 4)
-    """
+    """Return the rows to fit and their labels: all of them if there is no split."""
     if split is None:
         return rows, y
     return rows[split.training], None if y is None else np.asarray(y)[split.training]
@@ -196,44 +157,17 @@ def measure_heldout(
     *,
     engine: Engine | None = None,
 ) -> Heldout:
-    """Measure a map on the pairs that a fit did not see.
+    """Measure a map on the pairs with held-out points.
 
-    Parameters
-    ----------
-    rows : ndarray or CSR array of shape (n_rows, n_features)
-        All of them.
-    split : Split
-        Which were fitted.
-    components : array-like of shape (k, n_features)
-        The map.
-    rule : PairRule
-        Which pairs count, with the labels of all rows where it goes by labels. With
-        neighbours these are those of a held-out point among the held-out ones, and
-        among the fitted ones.
-    engine : Engine or None
-        Where pairs are looked at.
-
-    Returns
-    -------
-    Heldout
-        Exact.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.proof.heldout import Split, measure_heldout
-    >>> from isoproj.pairs.rule import PairRule
-    >>> split = Split(np.array([0, 1]), np.array([2, 3]))
-    >>> found = measure_heldout(np.eye(4), split, np.eye(3, 4), PairRule())
-    >>> found.distortion_within, found.distortion_to_training
-    (0.5, 0.5)
+    ``rows`` and the labels of ``rule`` are those of all points. With neighbours, the
+    nearest held-out points and the nearest fitted points of each held-out point count.
     """
     own = rule.of_rows(split.heldout)
     if own.kind is PairKind.SAMPLED:
         own = replace(own, pairs="all")
     chosen = rows[split.heldout]
     if rule.pairs in ("neighbors", "approximate-neighbors"):
-        # A few held-out points have fewer neighbours among themselves.
+        # Few held-out points may have fewer neighbours among themselves than asked for.
         others = np.unique(first_copies(chosen)).size - 1
         own = replace(own, n_neighbors=max(1, min(int(rule.n_neighbors), others)))
         own = own if others else replace(own, pairs="all")
@@ -252,14 +186,14 @@ def measure_heldout(
 
 
 def _numbered(result: AuditResult, heldout: Indices, rows: Rows) -> Indices:
-    """Return worst pairs by the numbers of all rows; the origin comes after them."""
+    """Return the worst pairs with row numbers of all data; the origin comes last."""
     return np.append(heldout, rows.shape[0])[result.worst_pairs]
 
 
 def _audited(
     rows: Rows, components: ArrayLike, rule: PairRule, engine: Engine | None
 ) -> AuditResult | None:
-    """Return an audit, or None where no pair counts."""
+    """Return an audit, or None if no pair counts."""
     if not isinstance(rule.pairs, str) and not len(np.asarray(rule.pairs)):
         return None
     try:
@@ -269,7 +203,7 @@ def _audited(
 
 
 def _between(rows: Rows, split: Split, rule: PairRule) -> Indices:
-    """Return the pairs of a held-out and a fitted row that a rule names."""
+    """Return the pairs of a held-out row and a fitted row that count."""
     heldout, training = split.heldout, split.training
     if rule.kind is PairKind.DIRECTIONS:
         return np.empty((0, 2), dtype=np.intp)

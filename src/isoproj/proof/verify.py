@@ -1,4 +1,4 @@
-"""Every statement of a certificate beside what recomputation finds."""
+"""Recompute every claim of a certificate from the data."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ from numpy.typing import ArrayLike
 
 from isoproj.exceptions import ClaimError
 from isoproj.numerics.arrays import Rows, check_points
-from isoproj.numerics.spectral import (
-    Array,
-    Indices,
-)
+from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.storage import MEMORY_LIMIT, Storage, check_memory_limit
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairKind, PairSet, prepare_pairs
@@ -26,29 +23,20 @@ from isoproj.proof.bounds import (
     rounded_up,
     spectral_ratio,
 )
-from isoproj.proof.certificate import Certificate, Exclusion, Guarantee, naming_fault
+from isoproj.proof.certificate import Certificate, Exclusion, Guarantee
 from isoproj.proof.confidence import share_above
+from isoproj.proof.file import naming_fault
 
-__all__ = ["Claim", "check_claims", "verify"]
+__all__ = ["CheckedClaim", "check_claims", "verify"]
 
 _EPS = float(np.finfo(np.float64).eps)
-# Recomputation on another machine may round differently, by far less than this.
+# Another machine may round differently, by far less than this.
 _TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
-    """One statement of a certificate beside what recomputation found.
-
-    Parameters
-    ----------
-    name : str
-        What is claimed.
-    stated, found : str
-        The claim and the recomputed value, as text.
-    holds : bool
-        Whether they agree.
-    """
+class CheckedClaim:
+    """One claim of a certificate, as stated and as recomputed, both in words."""
 
     name: str
     stated: str
@@ -62,46 +50,21 @@ def check_claims(
     *,
     scan: bool = True,
     memory_limit: float = MEMORY_LIMIT,
-) -> tuple[Claim, ...]:
-    """Recompute every claim of a certificate on the data it is about.
+) -> tuple[CheckedClaim, ...]:
+    """Recompute every claim of a certificate on its data, cheap claims first.
 
-    Parameters
-    ----------
-    certificate : Certificate
-        What is claimed.
-    X : array-like or sparse matrix of shape (n_points, n_features)
-        The data.
-    scan : bool
-        Whether to walk over all pairs. Without it the claims that need a walk, that of
-        the distortion among them, are left out.
-    memory_limit : float
-        Bytes that arrays as large as ``X`` may take in memory; what goes beyond lies in
-        scratch files.
-
-    Returns
-    -------
-    tuple of Claim
-        In order of cost; after a claim that makes the others meaningless fails
-        (other data, other shape), the rest is left out.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj import NearIsometricProjection
-    >>> from isoproj.proof.verify import check_claims
-    >>> X = np.random.default_rng(0).normal(size=(12, 5))
-    >>> model = NearIsometricProjection(n_components=2).fit(X)
-    >>> all(claim.holds for claim in check_claims(model.certificate_, X))
-    True
+    Without ``scan`` the claims that need a walk over all pairs are left out, such as
+    the distortion. If shape, map or fingerprint do not fit, the other claims mean
+    nothing and are left out.
     """
     check_memory_limit(memory_limit)
     storage = Storage(memory_limit)
     rows = check_points(X, storage)
-    named = {"listed_pairs", "labels"}
-    named = {name for name in named if getattr(certificate, name) is not None}
-    fault = naming_fault(certificate.pair_kind, named)
+    names = ("listed_pairs", "labels")
+    present = {name for name in names if getattr(certificate, name) is not None}
+    fault = naming_fault(certificate.pair_kind, present)
     if fault:
-        msg = f"a certificate must have {fault}."
+        msg = f"a certificate must have {fault}. Fit again."
         raise ClaimError(msg)
     claims = [_shape_claim(certificate, rows)]
     if claims[-1].holds:
@@ -115,7 +78,7 @@ def check_claims(
             rows, certificate.pairs, rotate=False, storage=storage
         )
     except ValueError as error:
-        none = Claim(
+        none = CheckedClaim(
             name="pairs that count",
             stated=f"{certificate.n_pairs:,}",
             found=str(error),
@@ -123,21 +86,28 @@ def check_claims(
         )
         return (*claims, none)
     claims.append(_count_claim(certificate, pairs))
-    if scan:
-        claims.extend(_distortion_claims(certificate, points, pairs))
-    is_sampled = certificate.pair_kind is PairKind.SAMPLED
-    if scan and (is_sampled or certificate.sampled_share is not None):
-        claims.append(_sampled_claim(certificate, points))
-    claims.append(_lower_bound_claim(certificate, points, pairs))
+    claims += _pair_claims(certificate, points, pairs, scan=scan)
     if scan and certificate.spectral_ratio is not None:
         claims.append(_spectral_claim(certificate, rows, storage))
+    return tuple(claims)
+
+
+def _pair_claims(
+    certificate: Certificate, points: Points, pairs: PairSet, *, scan: bool
+) -> list[CheckedClaim]:
+    """Recompute the claims about losses of pairs and the bounds."""
+    claims = []
+    if scan:
+        claims += _distortion_claims(certificate, points, pairs)
+        is_sampled = certificate.pair_kind is PairKind.SAMPLED
+        if is_sampled or certificate.sampled_share is not None:
+            claims.append(_sampled_claim(certificate, points))
+    claims.append(_lower_bound_claim(certificate, points, pairs))
     if certificate.exclusion is not None:
         claims.append(_exclusion_claim(certificate.exclusion, points, pairs))
     if certificate.guarantee is not None:
-        claims.extend(
-            _guarantee_claims(certificate, certificate.guarantee, points, pairs)
-        )
-    return tuple(claims)
+        claims += _guarantee_claims(certificate, certificate.guarantee, points, pairs)
+    return claims
 
 
 def verify(
@@ -146,22 +116,40 @@ def verify(
     *,
     memory_limit: float = MEMORY_LIMIT,
 ) -> None:
-    """Recompute every claim of a certificate; return if all hold.
+    """Recompute every claim of a certificate, and raise if one does not hold.
 
     Parameters
     ----------
     certificate : Certificate
-        What is claimed.
+        The claims to check.
     X : array-like or sparse matrix of shape (n_points, n_features)
-        The data it is claimed of. It need not fit in memory, as for ``audit``.
+        The data that the certificate is about. As for ``audit``, it need not fit in
+        memory.
     memory_limit : float
-        Bytes that arrays as large as ``X`` may take in memory; what goes beyond lies in
+        Bytes that arrays as large as ``X`` may take in memory. Larger arrays lie in
         scratch files.
 
     Raises
     ------
     ClaimError
-        On the first claim that does not hold.
+        If a claim does not hold; the message is about the first such claim.
+    ValueError
+        If ``X`` is not a matrix of finite numbers.
+
+    See Also
+    --------
+    isoproj.audit : Measure any linear map on the data.
+    isoproj.Certificate : The claims, and the weights that prove them.
+
+    Notes
+    -----
+    The claims are recomputed by code that knows no solver. The lower bound follows from
+    the dual weights of the certificate by Ky Fan's theorem.
+
+    References
+    ----------
+    K. Fan, "On a theorem of Weyl concerning eigenvalues of linear transformations I",
+    Proceedings of the National Academy of Sciences 35, 1949.
 
     Examples
     --------
@@ -180,9 +168,10 @@ def verify(
             raise ClaimError(msg)
 
 
-def _shape_claim(certificate: Certificate, rows: Rows) -> Claim:
+def _shape_claim(certificate: Certificate, rows: Rows) -> CheckedClaim:
+    """Compare the shapes of data and components with those stated."""
     stated = (certificate.n_points, certificate.n_features)
-    return Claim(
+    return CheckedClaim(
         name="shape of the data",
         stated=f"{stated[0]} x {stated[1]}",
         found=f"{rows.shape[0]} x {rows.shape[1]}",
@@ -192,28 +181,31 @@ def _shape_claim(certificate: Certificate, rows: Rows) -> Claim:
     )
 
 
-def _count_claim(certificate: Certificate, pairs: PairSet) -> Claim:
+def _count_claim(certificate: Certificate, pairs: PairSet) -> CheckedClaim:
+    """Compare the numbers of pairs with those stated."""
     stated = [certificate.n_pairs, certificate.n_close, certificate.n_identical]
     found = [pairs.n_pairs, pairs.n_close, pairs.n_identical]
-    return Claim(
+    return CheckedClaim(
         name="pairs that count",
         stated=_counts(*stated),
         found=_counts(*found),
-        # A list may be kept without its pairs of identical points.
+        # A list may have been stored without its pairs of identical points.
         holds=stated[:2] == found[:2]
         and (certificate.pair_kind.is_listed or stated == found),
     )
 
 
 def _counts(n_pairs: int, n_close: int, n_identical: int) -> str:
+    """Return the numbers of pairs in words."""
     text = f"{n_pairs:,}"
     text += f", {n_close:,} too close" if n_close else ""
     return text + (f", {n_identical:,} identical" if n_identical else "")
 
 
-def _fingerprint_claim(certificate: Certificate, rows: Rows) -> Claim:
+def _fingerprint_claim(certificate: Certificate, rows: Rows) -> CheckedClaim:
+    """Compare the fingerprint of the data with the one stated."""
     found = data_fingerprint(rows)
-    return Claim(
+    return CheckedClaim(
         name="fingerprint of the data",
         stated=certificate.fingerprint[:12],
         found=found[:12],
@@ -221,17 +213,18 @@ def _fingerprint_claim(certificate: Certificate, rows: Rows) -> Claim:
     )
 
 
-def _orthonormal_claim(certificate: Certificate) -> Claim:
+def _orthonormal_claim(certificate: Certificate) -> CheckedClaim:
+    """Check that the components are orthonormal and stretch nothing."""
     exact = certificate.components.astype(np.float64)
     error = stretch = math.inf
     if np.abs(exact).max() < 2.0:  # False for NaN too
         gram = exact @ exact.T
         error = float(np.abs(gram - np.eye(exact.shape[0])).max())
-        # What stretches could seem to lose less than any projection must.
+        # A map that stretches could lose less than any projection can.
         stretch = float(np.linalg.eigvalsh(gram)[-1]) - 1.0
     allowed = 1e-10 if certificate.components.dtype == np.float64 else 1e-5
     rounding = 64.0 * _EPS * sum(exact.shape)
-    return Claim(
+    return CheckedClaim(
         name="orthonormal rows",
         stated=f"off by at most {allowed:.0e}",
         found=f"off by {error:.1e}",
@@ -241,20 +234,21 @@ def _orthonormal_claim(certificate: Certificate) -> Claim:
 
 def _distortion_claims(
     certificate: Certificate, points: Points, pairs: PairSet
-) -> list[Claim]:
+) -> list[CheckedClaim]:
+    """Find the worst pairs; compare them and their losses with those stated."""
     exact = certificate.components.astype(np.float64)
     n_worst = max(1, certificate.worst_pairs.shape[0])
     summary = find_worst(points, pairs, exact, n_worst=n_worst)
     distortion = rounded_up(summary, *exact.shape)
     sampled = "sampled " if certificate.pair_kind is PairKind.SAMPLED else ""
     return [
-        Claim(
+        CheckedClaim(
             name=f"distortion over all {sampled}pairs",
             stated=f"{certificate.distortion:.9f}",
             found=f"{distortion:.9f}",
             holds=abs(certificate.distortion - distortion) <= _TOLERANCE,
         ),
-        Claim(
+        CheckedClaim(
             name="worst pairs",
             stated=_listing(certificate.worst_pairs),
             found=_listing(summary.worst_pairs),
@@ -266,9 +260,9 @@ def _distortion_claims(
 def _are_worst(
     certificate: Certificate, points: Points, counting: PairSet, summary: WorstPairs
 ) -> bool:
-    """Return whether the stated pairs lose what the worst ones lose, in order.
+    """Return whether the stated pairs are worst pairs, with the losses stated.
 
-    Pairs that tie may come in another order on another machine.
+    Pairs of equal loss may come in another order on another machine.
     """
     pairs, stated = certificate.worst_pairs, certificate.worst_distortions
     if pairs.shape != summary.worst_pairs.shape or stated.shape != pairs.shape[:1]:
@@ -289,33 +283,37 @@ def _are_worst(
     )
 
 
-def _sampled_claim(certificate: Certificate, points: Points) -> Claim:
+def _sampled_claim(certificate: Certificate, points: Points) -> CheckedClaim:
+    """Draw the sample again, and compare the confidence limit with that stated."""
     exact = certificate.components.astype(np.float64)
     stated = certificate.sampled_share
-    # A loss at the very limit may round differently on another machine.
+    # A loss close to the distortion may round differently on another machine.
     least, found, most = (
         share_above(
             points, exact, certificate.distortion + slack, certificate.fingerprint
         )
         for slack in (_TOLERANCE, 0.0, -_TOLERANCE)
     )
-    return Claim(
+    return CheckedClaim(
         name="share of all pairs above (sampled)",
         stated="nothing" if stated is None else f"at most {stated:.3e}",
         found=f"at most {found:.3e}",
-        # Only a sample is judged by another.
+        # The claim is made only if the pairs are a sample.
         holds=certificate.pair_kind is PairKind.SAMPLED
         and stated is not None
         and least * (1.0 - 1e-6) <= stated <= most * (1.0 + 1e-6),
     )
 
 
-def _spectral_claim(certificate: Certificate, rows: Rows, storage: Storage) -> Claim:
+def _spectral_claim(
+    certificate: Certificate, rows: Rows, storage: Storage
+) -> CheckedClaim:
+    """Compute the spectral ratio again, and compare it with the one stated."""
     points, pairs = prepare_pairs(rows, certificate.pairs, rotate=True, storage=storage)
     stated = certificate.spectral_ratio or math.nan
     found = spectral_ratio(points, pairs, certificate.n_components)
     holds = math.isfinite(found) and abs(stated - found) <= _TOLERANCE * found
-    return Claim(
+    return CheckedClaim(
         name="spectral ratio",
         stated=f"{stated:.9f}",
         found=f"{found:.9f}",
@@ -324,26 +322,28 @@ def _spectral_claim(certificate: Certificate, rows: Rows, storage: Storage) -> C
 
 
 def _listing(pairs: Indices) -> str:
+    """Return the first three pairs in words."""
     return ", ".join(f"{i}-{j}" for i, j in pairs[:3].tolist())
 
 
 def _lower_bound_claim(
     certificate: Certificate, points: Points, counting: PairSet
-) -> Claim:
+) -> CheckedClaim:
+    """Compute the lower bound from the dual weights again."""
     stated = f"{certificate.lower_bound:.9f}"
     pairs, weights = certificate.weighted_pairs, certificate.weights
     fault = _weights_fault(counting, pairs, weights, points)
     if not fault and abs(math.fsum(weights) - 1.0) > _TOLERANCE:
         fault = f"weights that sum to {math.fsum(weights):.9f}"
     if fault:
-        return Claim(name="lower bound", stated=stated, found=fault, holds=False)
+        return CheckedClaim(name="lower bound", stated=stated, found=fault, holds=False)
     found = lower_bound(
         points,
         certificate.weighted_pairs,
         certificate.weights,
         certificate.n_components,
     )
-    return Claim(
+    return CheckedClaim(
         name="lower bound",
         stated=stated,
         found=f"{found:.9f}",
@@ -351,7 +351,10 @@ def _lower_bound_claim(
     )
 
 
-def _exclusion_claim(exclusion: Exclusion, points: Points, counting: PairSet) -> Claim:
+def _exclusion_claim(
+    exclusion: Exclusion, points: Points, counting: PairSet
+) -> CheckedClaim:
+    """Check that the weights exclude the stated number of dimensions."""
     name = "too few dimensions"
     stated = f"{exclusion.n_components} for {exclusion.cap:.9f}"
     pairs, weights = exclusion.excluding_pairs, exclusion.excluding_weights
@@ -359,9 +362,9 @@ def _exclusion_claim(exclusion: Exclusion, points: Points, counting: PairSet) ->
     if not fault and exclusion.n_components < 1:
         fault = "no dimensions"
     if fault:
-        return Claim(name=name, stated=stated, found=fault, holds=False)
+        return CheckedClaim(name=name, stated=stated, found=fault, holds=False)
     found = lower_bound(points, pairs, weights, exclusion.n_components)
-    return Claim(
+    return CheckedClaim(
         name=name,
         stated=stated,
         found=f"every projection to {exclusion.n_components} loses {found:.9f} or more",
@@ -371,19 +374,20 @@ def _exclusion_claim(exclusion: Exclusion, points: Points, counting: PairSet) ->
 
 def _guarantee_claims(
     certificate: Certificate, guarantee: Guarantee, points: Points, pairs: PairSet
-) -> list[Claim]:
-    cap = Claim(
+) -> list[CheckedClaim]:
+    """Check the cap, and compute the share kept and its bound again."""
+    cap = CheckedClaim(
         name="cap on every pair",
         stated=f"{guarantee.cap:.9f}",
         found=f"{certificate.distortion:.9f}",
-        # Nothing loses more than all of its length.
+        # No pair loses more than its whole length.
         holds=certificate.distortion <= guarantee.cap <= 1.0,
     )
     stated = f"{guarantee.kept:.9f}, at most {guarantee.kept_bound:.9f}"
     what = f"{guarantee.objective.value} kept"
     fault = _weights_fault(pairs, guarantee.capped_pairs, guarantee.multipliers, points)
     if fault and guarantee.multipliers.size:
-        return [cap, Claim(name=what, stated=stated, found=fault, holds=False)]
+        return [cap, CheckedClaim(name=what, stated=stated, found=fault, holds=False)]
     found = certify_guarantee(
         points,
         pairs,
@@ -397,13 +401,13 @@ def _guarantee_claims(
     holds = abs(found.kept - guarantee.kept) <= _TOLERANCE
     holds &= abs(found.kept_bound - guarantee.kept_bound) <= _TOLERANCE
     text = f"{found.kept:.9f}, at most {found.kept_bound:.9f}"
-    return [cap, Claim(name=what, stated=stated, found=text, holds=holds)]
+    return [cap, CheckedClaim(name=what, stated=stated, found=text, holds=holds)]
 
 
 def _weights_fault(
     counting: PairSet, pairs: Indices, weights: Array, points: Points
 ) -> str:
-    """Return why weights on pairs prove nothing, or an empty string."""
+    """Return why weights on pairs prove no bound, or an empty string."""
     if weights.shape != (pairs.shape[0],) or pairs.shape[1:] != (2,) or not pairs.size:
         return "weights that do not fit their pairs"
     if pairs.min() < 0 or pairs.max() >= points.n_points:
@@ -415,7 +419,7 @@ def _weights_fault(
     first = points.first_copy[pairs]
     if (first[:, 0] == first[:, 1]).any():
         return "a pair of identical points"
-    # Weight may rest only on pairs that count: others could be worse than all.
+    # A pair that does not count may lose more than every pair that does.
     if not counting.holds(pairs, points.n_points).all():
         return "weight on a pair that does not count"
     return ""

@@ -1,4 +1,4 @@
-"""A ``LinearTransform`` that a stock faiss reads and applies; faiss is not needed."""
+"""Export a projection as a ``LinearTransform`` of faiss; faiss is not needed."""
 
 from __future__ import annotations
 
@@ -14,23 +14,12 @@ __all__ = ["to_faiss"]
 
 
 def to_faiss(certificate: Certificate, mean: ArrayLike | None = None) -> bytes:
-    """Return the projection as ``faiss.read_VectorTransform`` expects it.
+    """Return a file for ``faiss.read_VectorTransform``.
 
-    The layout is faiss's own: a four-letter mark, whether there is a bias, the matrix
-    row by row in float32 behind its length, the bias likewise, the two widths, and
-    whether it is trained; all little-endian.
-
-    Parameters
-    ----------
-    certificate : Certificate
-        Whose components.
-    mean : ndarray of shape (n_features,) or None
-        What the model subtracts first, where it does.
-
-    Returns
-    -------
-    bytes
-        A ``LinearTransform`` from n_features to k dimensions.
+    The layout is that of faiss, little-endian: a mark of four letters, whether there is
+    a bias, length and entries of the matrix in float32, length and entries of the bias,
+    both numbers of dimensions, and whether the transform is trained. The model
+    subtracts ``mean`` first, if it is given.
     """
     matrix = np.ascontiguousarray(certificate.components, dtype="<f4")
     k, n_features = matrix.shape

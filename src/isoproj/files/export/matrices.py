@@ -1,4 +1,4 @@
-"""The bare arrays: .npy and safetensors, readable by anything."""
+"""Export the components as an .npy or a safetensors file."""
 
 from __future__ import annotations
 
@@ -15,39 +15,16 @@ __all__ = ["offset_of", "to_npy", "to_safetensors"]
 
 
 def offset_of(certificate: Certificate, mean: ArrayLike) -> Array:
-    """Return what to add to ``x @ components.T`` so that the mean goes to zero.
-
-    Parameters
-    ----------
-    certificate : Certificate
-        Whose components.
-    mean : array-like of shape (n_features,)
-        What the model subtracts first.
-
-    Returns
-    -------
-    ndarray of shape (k,)
-        ``-components @ mean``, in float64.
-    """
+    """Return ``-components @ mean``: add it to ``x @ components.T`` to centre."""
     exact = certificate.components.astype(np.float64)
     return np.asarray(-exact @ np.asarray(mean, dtype=np.float64))
 
 
 def to_npy(certificate: Certificate) -> bytes:
-    """Return the components as the bytes of an .npy file, bit for bit.
+    """Return the components as an .npy file, without the mean of the model.
 
-    The matrix alone: of a model that subtracts a mean, projections differ from it by
-    the same shift for all points.
-
-    Parameters
-    ----------
-    certificate : Certificate
-        Whose components.
-
-    Returns
-    -------
-    bytes
-        ``np.load`` gives an array of shape (k, n_features).
+    If the model subtracts a mean, its projections differ from ``x @ components.T`` by a
+    shift that is the same for all points.
     """
     stream = io.BytesIO()
     np.save(stream, np.ascontiguousarray(certificate.components), allow_pickle=False)
@@ -55,20 +32,10 @@ def to_npy(certificate: Certificate) -> bytes:
 
 
 def to_safetensors(certificate: Certificate, mean: ArrayLike | None = None) -> bytes:
-    """Return a safetensors file with ``components`` and, where there is one, ``mean``.
+    """Return a safetensors file with ``components``, and ``mean`` if it is given.
 
-    Parameters
-    ----------
-    certificate : Certificate
-        Whose components.
-    mean : ndarray of shape (n_features,) or None
-        What the model subtracts first, where it does.
-
-    Returns
-    -------
-    bytes
-        Project with ``x @ components.T``, or ``(x - mean) @ components.T``. What is
-        known of them is in the metadata.
+    Project with ``x @ components.T`` or ``(x - mean) @ components.T``. The metadata
+    hold distortion, lower bound and fingerprint of the data.
     """
     metadata = {
         "distortion": repr(certificate.distortion),

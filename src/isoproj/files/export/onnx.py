@@ -1,8 +1,8 @@
-"""The projection as an ONNX graph of one node, encoded here; onnx is not needed.
+"""Export a projection as an ONNX graph of one node; onnx is not needed.
 
-An ONNX file is a protocol buffer: every field is a number that says which field and
-how it is encoded, then the value. Strings and messages carry their length in front.
-Field numbers below are those of the public ``onnx.proto``.
+An ONNX file is a protocol buffer. Every field is a number, which says which field it is
+and how it is encoded, followed by the value. Strings and messages follow their length.
+The field numbers are those of the public ``onnx.proto``.
 """
 
 from __future__ import annotations
@@ -16,25 +16,16 @@ from isoproj.proof.certificate import Certificate
 
 __all__ = ["to_onnx"]
 
+# Numbers from onnx.proto: format version, operator set, and type of a float.
 _IR_VERSION = 8
 _OPSET = 13
 _FLOAT = 1
 
 
 def to_onnx(certificate: Certificate, mean: ArrayLike | None = None) -> bytes:
-    """Return a model with input ``X`` (float32, N x n_features) and output ``Z``.
+    """Return an ONNX model with input ``X`` (float32, N x n_features) and output ``Z``.
 
-    Parameters
-    ----------
-    certificate : Certificate
-        Whose components.
-    mean : ndarray of shape (n_features,) or None
-        What the model subtracts first, where it does.
-
-    Returns
-    -------
-    bytes
-        ``Z = X @ components.T`` in float32, or ``Z = (X - mean) @ components.T``.
+    ``Z`` is ``X @ components.T``, or ``(X - mean) @ components.T`` if a mean is given.
     """
     k, n_features = certificate.components.shape
     matrix = np.ascontiguousarray(certificate.components.T, dtype="<f4")
@@ -66,7 +57,7 @@ def to_onnx(certificate: Certificate, mean: ArrayLike | None = None) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    """Encode seven bits a byte, lowest first; the top bit says that more follow."""
+    """Encode an integer: seven bits a byte, lowest first; the top bit is "more"."""
     out = bytearray()
     while value > 127:
         out.append(value & 127 | 128)
@@ -76,24 +67,28 @@ def _varint(value: int) -> bytes:
 
 
 def _number(field: int, value: int) -> bytes:
+    """Encode a field with an integer."""
     return _varint(field << 3) + _varint(value)
 
 
 def _field(field: int, content: bytes) -> bytes:
+    """Encode a field with bytes or a message."""
     return _varint(field << 3 | 2) + _varint(len(content)) + content
 
 
 def _text(field: int, text: str) -> bytes:
+    """Encode a field with a text."""
     return _field(field, text.encode())
 
 
 def _tensor(name: str, matrix: np.ndarray) -> bytes:
+    """Encode a named float32 array."""
     sizes = b"".join(_number(1, size) for size in matrix.shape)
     return sizes + _number(2, _FLOAT) + _text(8, name) + _field(9, matrix.tobytes())
 
 
 def _value(name: str, width: int) -> bytes:
-    """Encode a name and its type: a float matrix of any height and one width."""
+    """Encode a named float matrix with any number of rows and ``width`` columns."""
     shape = _field(1, _text(2, "N")) + _field(1, _number(1, width))
     tensor = _number(1, _FLOAT) + _field(2, shape)
     return _text(1, name) + _field(2, _field(1, tensor))

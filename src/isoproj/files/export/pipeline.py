@@ -1,4 +1,4 @@
-"""A pipeline of stock scikit-learn parts, saved by skops: loads without isoproj."""
+"""Export a projection as a scikit-learn pipeline, which loads without isoproj."""
 
 from __future__ import annotations
 
@@ -21,25 +21,10 @@ def to_pipeline(
     names: Sequence[str] | None = None,
     mean: ArrayLike | None = None,
 ) -> Any:  # noqa: ANN401 - scikit-learn's
-    """Return a fitted pipeline that projects, made of scikit-learn's own classes.
+    """Return a fitted pipeline with one step of scikit-learn that projects.
 
-    ``TruncatedSVD.transform`` is ``X @ components_.T`` and nothing else, for dense and
-    sparse rows in their own precision: it carries the matrix, whoever found it. A model
-    that subtracts a mean is carried by ``PCA``.
-
-    Parameters
-    ----------
-    certificate : Certificate
-        Whose components.
-    names : sequence of str or None
-        Feature names.
-    mean : ndarray of shape (n_features,) or None
-        What the model subtracts first, where it does.
-
-    Returns
-    -------
-    Pipeline
-        One step, ``near_isometric_projection``.
+    The step is a ``TruncatedSVD``, whose ``transform`` is ``X @ components_.T``, or a
+    ``PCA`` if a mean is subtracted. ``names`` are those of the features.
     """
     carrier: Any
     if mean is None:
@@ -59,27 +44,7 @@ def to_skops(
     names: Sequence[str] | None = None,
     mean: ArrayLike | None = None,
 ) -> bytes:
-    """Return the pipeline as a skops file, which needs no trust to be loaded.
-
-    Parameters
-    ----------
-    certificate : Certificate
-        Whose components.
-    names : sequence of str or None
-        Feature names.
-    mean : ndarray of shape (n_features,) or None
-        What the model subtracts first, where it does.
-
-    Returns
-    -------
-    bytes
-        ``skops.io.load`` gives the pipeline.
-
-    Raises
-    ------
-    MissingExtraError
-        If skops is not installed.
-    """
+    """Return the pipeline as a file for ``skops.io.load``, which runs no code."""
     skops = needed("skops.io", extra="export", purpose="A skops pipeline")
     content: bytes = skops.dumps(to_pipeline(certificate, names, mean))
     return content

@@ -1,4 +1,4 @@
-"""SQL functions that project a vector where it is stored."""
+"""Export a projection as an SQL function."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from isoproj.proof.certificate import Certificate
 __all__ = ["to_pgvector", "to_postgres"]
 
 _IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]{0,62}")
-# pgvector stores at most so many numbers in a vector.
+# Most numbers in a vector of pgvector.
 _WIDEST = 16_000
 
 
@@ -22,32 +22,12 @@ def to_pgvector(
     name: str = "isoproj_project",
     mean: ArrayLike | None = None,
 ) -> str:
-    """Return a function from pgvector's ``vector`` to a shorter one.
-
-    Parameters
-    ----------
-    certificate : Certificate
-        Whose components; they are written in float32, pgvector's own precision.
-    name : str
-        Name of the function.
-    mean : ndarray of shape (n_features,) or None
-        What the model subtracts first, where it does.
-
-    Returns
-    -------
-    str
-        One ``CREATE FUNCTION`` statement with comments.
-
-    Raises
-    ------
-    ValueError
-        If the name is no plain identifier, or the vectors are too wide.
-    """
+    """Return a ``CREATE FUNCTION`` statement for vectors of pgvector, in float32."""
     _check_name(name)
     k, n_features = certificate.components.shape
     if n_features > _WIDEST:
         msg = (
-            f"pgvector holds at most {_WIDEST} numbers a vector; the model has "
+            f"a model for pgvector must have at most {_WIDEST} features; got "
             f"{n_features}. Use --to postgres, or project before storing."
         )
         raise ValueError(msg)
@@ -76,28 +56,7 @@ def to_postgres(
     name: str = "isoproj_project",
     mean: ArrayLike | None = None,
 ) -> str:
-    """Return the same function for plain arrays, without any extension.
-
-    Parameters
-    ----------
-    certificate : Certificate
-        Whose components; every digit is written.
-    name : str
-        Name of the function.
-    mean : ndarray of shape (n_features,) or None
-        What the model subtracts first, where it does.
-
-    Returns
-    -------
-    str
-        One ``CREATE FUNCTION`` statement with comments. An array of another length
-        is an error, as it is in Python.
-
-    Raises
-    ------
-    ValueError
-        If the name is no plain identifier.
-    """
+    """Return a ``CREATE FUNCTION`` statement for arrays of PostgreSQL, in float64."""
     _check_name(name)
     n_features = certificate.n_features
     rows = certificate.components.astype(np.float64).tolist()
@@ -132,7 +91,7 @@ def to_postgres(
 
 
 def _shifts(certificate: Certificate, mean: ArrayLike | None) -> list[float]:
-    """Return what every coordinate is shifted by."""
+    """Return the numbers to add to the coordinates, zeros if there is no mean."""
     if mean is None:
         return [0.0] * certificate.n_components
     shifts: list[float] = offset_of(certificate, mean).tolist()
@@ -140,6 +99,7 @@ def _shifts(certificate: Certificate, mean: ArrayLike | None) -> list[float]:
 
 
 def _comment(certificate: Certificate, example: str) -> str:
+    """Return the comment above the statement."""
     return (
         f"-- isoproj: {certificate.n_features} to {certificate.n_components} dimensions"
         f", distortion {certificate.distortion:.6f},\n"
@@ -150,6 +110,7 @@ def _comment(certificate: Certificate, example: str) -> str:
 
 
 def _check_name(name: str) -> None:
+    """Raise ValueError unless the name is a plain SQL identifier."""
     if not _IDENTIFIER.fullmatch(name):
         msg = (
             "the function's name must be lower-case letters, digits and underscores; "

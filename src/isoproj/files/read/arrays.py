@@ -1,4 +1,4 @@
-"""Formats that hold whole arrays: .npy, .npz, .fvecs and kin, safetensors, HDF5."""
+"""Read formats of whole arrays: .npy, .npz, .fvecs, safetensors, HDF5 and others."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from isoproj.exceptions import FormatError
-from isoproj.files.formats import Format
+from isoproj.files.formats import VECTOR_TYPES, Format
 from isoproj.files.read.sources import (
     Content,
     Selection,
     Source,
     choose_array,
-    reading,
+    parsing,
 )
 from isoproj.numerics.arrays import Rows
 from isoproj.numerics.extras import needed
@@ -27,11 +27,7 @@ from isoproj.numerics.storage import Storage
 
 __all__ = ["array_contents", "is_model", "read_array"]
 
-_VECS: dict[Format, np.dtype[Any]] = {
-    Format.FVECS: np.dtype("<f4"),
-    Format.IVECS: np.dtype("<i4"),
-    Format.BVECS: np.dtype("u1"),
-}
+# Arrays that scipy.sparse.save_npz writes for each sparse format.
 _SPARSE_PARTS = {
     "csr": ("data", "indices", "indptr"),
     "csc": ("data", "indices", "indptr"),
@@ -39,28 +35,13 @@ _SPARSE_PARTS = {
     "coo": ("data", "row", "col"),
     "dia": ("data", "offsets"),
 }
+# Name of a sparse matrix in an .npz file, which stores none.
 _SPARSE_NAME = "matrix"
 
 
 def array_contents(source: Source) -> list[Content]:
-    """Return what a file of arrays holds, without reading the numbers.
-
-    Parameters
-    ----------
-    source : Source
-        A file of one of this module's formats.
-
-    Returns
-    -------
-    list of Content
-        One entry per array.
-
-    Raises
-    ------
-    FormatError
-        If the file is damaged.
-    """
-    with reading(source):
+    """Return name, shape and type of every array in a file, from its headers."""
+    with parsing(source):
         if source.format is Format.NPY:
             with source.open() as stream:
                 shape, _, dtype = _npy_header(stream)
@@ -78,39 +59,23 @@ def array_contents(source: Source) -> list[Content]:
 def read_array(
     source: Source, selection: Selection, storage: Storage
 ) -> tuple[Rows, str]:
-    """Read the matrix that is meant; plain .npy and .fvecs are mapped, not loaded.
+    """Return the chosen array, unchecked, and its name if the file has names.
 
-    Parameters
-    ----------
-    source : Source
-        A file of one of this module's formats.
-    selection : Selection
-        Which array.
-    storage : Storage
-        Where points go that are read slice by slice, from HDF5 and safetensors.
-
-    Returns
-    -------
-    points : ndarray or sparse array
-        As stored; its shape is not checked here.
-    chosen : str
-        Name of the array, empty where the file has only one without a name.
-
-    Raises
-    ------
-    FormatError
-        If the file is damaged or the choice is not clear.
+    Plain .npy and .fvecs files are mapped; HDF5 and safetensors are read into
+    ``storage`` slice by slice.
     """
     if source.format is Format.SAFETENSORS and is_model(source):
-        msg = f"{source.name} must hold points; it is an isoproj model. Name the data."
+        msg = (
+            f"{source.name} must hold points; it is an isoproj model. Name a data file."
+        )
         raise FormatError(msg)
-    with reading(source):
+    with parsing(source):
         if source.format is Format.NPY:
             return _read_npy(source), ""
         if source.format.is_vecs:
             return _read_vecs(source), ""
     content = choose_array(source, array_contents(source), selection)
-    with reading(source):
+    with parsing(source):
         if source.format is Format.NPZ:
             return _read_npz(source, content), content.name
         if source.format is Format.SAFETENSORS:
@@ -125,6 +90,7 @@ def read_array(
 
 
 def _read_tensor(file: Any, content: Content, storage: Storage) -> NDArray[Any]:  # noqa: ANN401
+    """Read one tensor of an open safetensors file, a matrix slice by slice."""
     if not content.is_matrix or not content.shape[0]:
         return np.asarray(file.get_tensor(content.name))
     rows = file.get_slice(content.name)
@@ -133,18 +99,7 @@ def _read_tensor(file: Any, content: Content, storage: Storage) -> NDArray[Any]:
 
 
 def is_model(source: Source) -> bool:
-    """Return whether a safetensors file is an isoproj model or says it is.
-
-    Parameters
-    ----------
-    source : Source
-        Any file.
-
-    Returns
-    -------
-    bool
-        True for models, damaged ones included.
-    """
+    """Return whether a file is an isoproj model, whole or damaged."""
     if source.format is not Format.SAFETENSORS:
         return False
     if PurePath(source.name).suffix.lower() == ".isoproj":
@@ -157,13 +112,14 @@ def is_model(source: Source) -> bool:
 
 
 def _npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Read shape, Fortran order and type from the header of an .npy stream."""
     version = np.lib.format.read_magic(stream)
     if version == (1, 0):
         shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
     elif version == (2, 0):
         shape, fortran, dtype = np.lib.format.read_array_header_2_0(stream)
     else:
-        # Version 3 exists for field names that are not Latin; points have none.
+        # Version 3 is for field names that are not Latin; points have no field names.
         msg = f"its version is {version}, and points need 1.0 or 2.0"
         raise ValueError(msg)
     if dtype.hasobject:
@@ -173,7 +129,7 @@ def _npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]
 
 
 def _check_length(shape: tuple[int, ...], dtype: np.dtype[Any], have: int) -> None:
-    """Raise unless the bytes after the header are those the header promises."""
+    """Raise ValueError unless as many bytes follow the header as it promises."""
     promised = math.prod(shape) * dtype.itemsize
     if min(shape, default=0) < 0 or promised != have:
         size = "x".join(map(str, shape)) or "a scalar"
@@ -186,6 +142,7 @@ def _check_length(shape: tuple[int, ...], dtype: np.dtype[Any], have: int) -> No
 
 
 def _read_npy(source: Source) -> NDArray[Any]:
+    """Map a plain .npy file, or view the bytes of one in memory."""
     with source.open() as stream:
         shape, fortran, dtype = _npy_header(stream)
         offset = stream.tell()
@@ -202,6 +159,7 @@ def _read_npy(source: Source) -> NDArray[Any]:
 
 
 def _npz_members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
+    """Return the arrays of an .npz file by name; raise ValueError if it has none."""
     members = {
         info.filename.removesuffix(".npy"): info
         for info in archive.infolist()
@@ -218,9 +176,10 @@ def _npz_members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
 
 
 def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
+    """Read one array of an .npz file."""
     with archive.open(info) as stream:
         shape, fortran, dtype = _npy_header(stream)
-        # The header is checked against the stated size before anything is allocated.
+        # Check the header before memory is allocated.
         _check_length(shape, dtype, info.file_size - stream.tell())
         content = stream.read()
     _check_length(shape, dtype, len(content))
@@ -229,10 +188,12 @@ def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any
 
 
 def _is_sparse(members: dict[str, zipfile.ZipInfo]) -> bool:
+    """Return whether an .npz file is a sparse matrix of scipy."""
     return {"format", "shape", "data"} <= set(members)
 
 
 def _npz_contents(source: Source) -> list[Content]:
+    """Return the arrays of an .npz file."""
     with zipfile.ZipFile(source.plain_path()) as archive:
         members = _npz_members(archive)
         if _is_sparse(members):
@@ -252,12 +213,14 @@ def _npz_contents(source: Source) -> list[Content]:
 def _member_header(
     archive: zipfile.ZipFile, info: zipfile.ZipInfo
 ) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Return shape and type of one array of an .npz file."""
     with archive.open(info) as stream:
         shape, _, dtype = _npy_header(stream)
     return shape, dtype
 
 
 def _read_npz(source: Source, content: Content) -> Rows:
+    """Read one array, or the sparse matrix, of an .npz file."""
     with zipfile.ZipFile(source.plain_path()) as archive:
         members = _npz_members(archive)
         if content.dtype.startswith("sparse"):
@@ -266,7 +229,7 @@ def _read_npz(source: Source, content: Content) -> Rows:
 
 
 def _read_sparse(archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo]) -> Rows:
-    """Assemble what ``scipy.sparse.save_npz`` took apart, and check every index."""
+    """Return the matrix that ``scipy.sparse.save_npz`` wrote; check every index."""
     kind = _read_member(archive, members["format"]).item()
     kind = kind.decode() if isinstance(kind, bytes) else str(kind)
     if kind not in _SPARSE_PARTS:
@@ -283,14 +246,14 @@ def _read_sparse(archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo]) 
         return scipy.sparse.dia_array((parts[0], parts[1]), shape=shape)
     maker = getattr(scipy.sparse, f"{kind}_array")
     matrix: Rows = maker(tuple(parts), shape=shape)
-    # Without it an index outside the matrix would be read from foreign memory.
+    # An index outside the matrix would read memory of other objects.
     matrix.check_format(full_check=True)
     return matrix
 
 
 def _read_vecs(source: Source) -> NDArray[Any]:
-    """Map vectors that each follow their own length, a 32-bit integer."""
-    value = _VECS[source.format]
+    """Map vectors that are each preceded by their length, a 32-bit integer."""
+    value = np.dtype(VECTOR_TYPES[source.format])
     with source.open() as stream:
         width = int.from_bytes(stream.read(4), "little", signed=True)
     record = 4 + width * value.itemsize
@@ -316,6 +279,7 @@ def _read_vecs(source: Source) -> NDArray[Any]:
 
 
 def _safetensors_contents(source: Source) -> list[Content]:
+    """Return the tensors of a safetensors file."""
     contents = []
     with safetensors.safe_open(source.plain_path(), framework="numpy") as file:
         for name in file.keys():  # noqa: SIM118 - not a dict
@@ -331,10 +295,12 @@ def _safetensors_contents(source: Source) -> list[Content]:
 
 
 def _h5py() -> Any:  # noqa: ANN401 - a module
+    """Return h5py, or raise MissingExtraError."""
     return needed("h5py", extra="io", purpose="HDF5")
 
 
 def _hdf5_contents(source: Source) -> list[Content]:
+    """Return the data sets of an HDF5 file, those in groups included."""
     h5py = _h5py()
     contents: list[Content] = []
 

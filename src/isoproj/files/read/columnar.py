@@ -1,4 +1,4 @@
-"""Tables of named columns: Parquet, Arrow and Feather, through pyarrow."""
+"""Read tables of named columns (Parquet, Arrow, Feather) with pyarrow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from isoproj.files.read.sources import (
     Selection,
     Source,
     choose_columns,
-    reading,
+    parsing,
 )
 from isoproj.numerics.arrays import not_finite
 from isoproj.numerics.extras import needed
@@ -23,32 +23,13 @@ from isoproj.numerics.storage import Storage
 
 __all__ = ["column_contents", "read_columns"]
 
-# Numbers, or lists of numbers, that are taken from a table at a time.
-_BATCH = 2**21
-_LISTS = 2**10
+# Length of a list that the size of a batch of lists is computed with.
+_USUAL_LENGTH = 2**11
 
 
 def column_contents(source: Source) -> list[Content]:
-    """Return the columns of a table, one entry each.
-
-    Parameters
-    ----------
-    source : Source
-        A Parquet or Arrow file.
-
-    Returns
-    -------
-    list of Content
-        Name, length and type.
-
-    Raises
-    ------
-    FormatError
-        If the file is damaged.
-    MissingExtraError
-        If pyarrow is not installed.
-    """
-    with reading(source):
+    """Return name, length and type of every column of a table."""
+    with parsing(source):
         schema, n_rows = _schema(source)
     return [Content(name=f.name, shape=(n_rows,), dtype=str(f.type)) for f in schema]
 
@@ -56,39 +37,16 @@ def column_contents(source: Source) -> list[Content]:
 def read_columns(
     source: Source, selection: Selection, storage: Storage
 ) -> tuple[NDArray[Any], tuple[str, ...] | None, str]:
-    """Read number columns side by side, or one column of lists.
+    """Return points, names of their columns or None, and name of a column of lists.
 
-    Parameters
-    ----------
-    source : Source
-        A Parquet or Arrow file.
-    selection : Selection
-        Columns to read. Without a choice, the only column of lists if there is
-        exactly one, otherwise every column, all of which must be numbers.
-    storage : Storage
-        Where the points go; they are read batch by batch.
-
-    Returns
-    -------
-    points : ndarray of shape (n_points, n_features)
-        The values; missing ones are NaN where the type has it.
-    names : tuple of str or None
-        Names of number columns.
-    chosen : str
-        Name of the column of lists.
-
-    Raises
-    ------
-    FormatError
-        If the columns are not numbers or lists of one width.
-    MissingExtraError
-        If pyarrow is not installed.
+    The chosen columns must be numbers, or one column of lists of equal length. Without
+    a choice the only column of lists is read if there is one, else all columns.
     """
-    with reading(source):
+    with parsing(source):
         schema, n_rows = _schema(source)
         fields = list(schema)
     chosen = _chosen_fields(source, fields, selection)
-    with reading(source):
+    with parsing(source):
         points = _read(source, chosen, n_rows, storage)
     if _is_list(chosen[0]):
         return points, None, chosen[0].name
@@ -98,7 +56,7 @@ def read_columns(
 def _read(
     source: Source, chosen: list[Any], n_rows: int, storage: Storage
 ) -> NDArray[Any]:
-    """Return the points, put together batch by batch."""
+    """Read the chosen columns into ``storage``, batch by batch."""
     kinds = [field.type for field in chosen]
     if _is_list(chosen[0]):
         kinds = [kinds[0].value_type]
@@ -106,22 +64,21 @@ def _read(
     points = np.empty((0, len(chosen)), dtype=dtype)
     start = 0
     names = [field.name for field in chosen]
-    step = _LISTS if _is_list(chosen[0]) else max(1, _BATCH // len(names))
+    width = _USUAL_LENGTH if _is_list(chosen[0]) else len(names)
+    step = max(1, storage.slice_bytes // (dtype.itemsize * width))
     for batch in _batches(source, names, step):
-        # Offsets and lengths of a damaged file may point outside it.
+        # In a damaged file offsets and lengths may point outside the file.
         batch.validate(full=True)
         if _is_list(chosen[0]):
-            width = points.shape[1] if start else None
-            block = _stacked(source, batch.column(0), start, width)
+            length = points.shape[1] if start else None
+            block = _stacked(source, batch.column(0), start, length)
         else:
             block = np.column_stack([_numbers(column) for column in batch.columns])
         if not start:
             points = storage.empty((n_rows, block.shape[1]), dtype)
         if not np.can_cast(block.dtype, dtype):
             row, column = np.argwhere(np.isnan(block))[0].tolist()
-            fault = not_finite(start + row, column, np.nan).removeprefix("X ")
-            msg = f"{source.name}: {fault}"
-            raise FormatError(msg)
+            raise FormatError(not_finite(start + row, column, np.nan, source.name))
         points[start : start + block.shape[0]] = block
         start += block.shape[0]
     if start != n_rows:
@@ -131,10 +88,12 @@ def _read(
 
 
 def _pyarrow(module: str, source: Source) -> Any:  # noqa: ANN401 - a module
+    """Return a module of pyarrow, or raise MissingExtraError."""
     return needed(module, extra="io", purpose=source.format.title)
 
 
 def _schema(source: Source) -> tuple[Any, int]:
+    """Return the schema of a table and its number of rows."""
     if source.format is Format.PARQUET:
         parquet = _pyarrow("pyarrow.parquet", source)
         with parquet.ParquetFile(source.plain_path()) as file:
@@ -145,7 +104,7 @@ def _schema(source: Source) -> tuple[Any, int]:
 
 
 def _batches(source: Source, names: list[str], step: int) -> Iterator[Any]:
-    """Yield the columns asked for, some rows at a time."""
+    """Yield the named columns in batches of at most ``step`` rows."""
     if source.format is Format.PARQUET:
         parquet = _pyarrow("pyarrow.parquet", source)
         with parquet.ParquetFile(source.plain_path(), memory_map=True) as file:
@@ -160,7 +119,7 @@ def _batches(source: Source, names: list[str], step: int) -> Iterator[Any]:
 def _arrow_batches(
     source: Source, names: list[str], schema: list[Any]
 ) -> Iterator[Any]:
-    """Yield the batches of an Arrow file; put its schema into a list."""
+    """Yield the batches of an Arrow file or stream; append its schema to a list."""
     ipc = _pyarrow("pyarrow.ipc", source)
     with source.open() as stream:
         is_file = stream.read(6) == b"ARROW1"
@@ -169,7 +128,7 @@ def _arrow_batches(
         whole = opener(stream).schema
         schema.append(whole)
         stream.seek(0)
-        # Columns that nobody asks for stay packed; without any, rows have no number.
+        # Other columns are not decoded. One column is needed to count the rows.
         at = [i for i, name in enumerate(whole.names) if name in names] or [0]
         options = ipc.IpcReadOptions(included_fields=at[: len(whole.names)])
         opened = opener(stream, options=options)
@@ -181,6 +140,7 @@ def _arrow_batches(
 
 
 def _is_number(field: Any) -> bool:  # noqa: ANN401 - pyarrow's
+    """Return whether a column holds numbers."""
     types = needed("pyarrow.types", extra="io", purpose="Arrow")
     kind = field.type
     return bool(
@@ -189,6 +149,7 @@ def _is_number(field: Any) -> bool:  # noqa: ANN401 - pyarrow's
 
 
 def _is_list(field: Any) -> bool:  # noqa: ANN401 - pyarrow's
+    """Return whether a column holds lists of numbers."""
     types = needed("pyarrow.types", extra="io", purpose="Arrow")
     kind = field.type
     is_list = (
@@ -202,9 +163,13 @@ def _is_list(field: Any) -> bool:  # noqa: ANN401 - pyarrow's
 def _chosen_fields(
     source: Source, fields: list[Any], selection: Selection
 ) -> list[Any]:
+    """Return the columns to read; raise FormatError if they are not numbers."""
     names = [field.name for field in fields]
     if len(set(names)) != len(names):
-        msg = f"{source.name} must name every column once; it has {', '.join(names)}."
+        msg = (
+            f"{source.name} must have different names for its columns; it has "
+            f"{', '.join(names)}. Rename one."
+        )
         raise FormatError(msg)
     spec = selection.columns or selection.array or source.array
     lists = [field for field in fields if _is_list(field)]
@@ -229,8 +194,9 @@ def _chosen_fields(
 
 
 def _numbers(column: Any) -> NDArray[Any]:  # noqa: ANN401 - pyarrow's
+    """Return a column as an array; missing values are NaN."""
     values: NDArray[Any] = np.asarray(column.to_numpy(zero_copy_only=False))
-    # Missing values of boolean columns arrive as objects.
+    # A boolean column with missing values comes as objects.
     return values.astype(np.float64) if values.dtype.kind == "O" else values
 
 
@@ -240,7 +206,11 @@ def _stacked(
     start: int,
     width: int | None,
 ) -> NDArray[Any]:
-    """Return lists from row ``start`` on as rows, all of a width if that is known."""
+    """Return a column of lists as rows; raise FormatError if lengths differ.
+
+    The first list is row ``start`` of the table. ``width`` is the length of the lists
+    before it, or None.
+    """
     compute = _pyarrow("pyarrow.compute", source)
     if column.null_count:
         row = start + int(np.flatnonzero(np.asarray(column.is_null()))[0])
@@ -253,7 +223,7 @@ def _stacked(
         row = int(other[0])
         msg = (
             f"{source.name}, row {start + row}: has {lengths[row]} numbers where row 0 "
-            f"has {width}. Every row must have as many; mend or drop it."
+            f"has {width}. Every row must have as many; correct or drop it."
         )
         raise FormatError(msg)
     flat = _numbers(compute.list_flatten(column))

@@ -1,4 +1,4 @@
-"""Read points from any file that people keep them in, or a built-in data set."""
+"""Read points from a file of any known format, or a built-in data set."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isoproj.exceptions import FormatError
-from isoproj.files.formats import Format
+from isoproj.files.formats import BUILT_IN, Format
 from isoproj.files.read.arrays import array_contents, is_model, read_array
 from isoproj.files.read.columnar import column_contents, read_columns
 from isoproj.files.read.sources import (
@@ -23,10 +23,9 @@ from isoproj.files.read.sources import (
 )
 from isoproj.files.read.text import read_text, text_names
 from isoproj.numerics.arrays import Rows, checked_rows, is_sparse
-from isoproj.numerics.storage import MEMORY_LIMIT, Storage, row_slices
+from isoproj.numerics.storage import Storage, row_slices
 
 __all__ = [
-    "BUILT_IN",
     "DataFile",
     "contents_of",
     "holds_model",
@@ -34,25 +33,14 @@ __all__ = [
     "read_points",
 ]
 
-BUILT_IN = ("breast_cancer", "diabetes", "digits", "iris", "wine")
-
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class DataFile:
-    """Points with what is known of where they came from.
+    """Points and their origin.
 
-    Parameters
-    ----------
-    name : str
-        As the user gave it.
-    format : str
-        A ``Format``, or ``"built-in"``.
-    points : ndarray or sparse array of shape (n_points, n_features)
-        Finite numbers in the type of the file; .npy files are mapped.
-    names : tuple of str or None
-        Names of the features, where the file has any.
-    chosen : str
-        The array or column that was used, where there was a choice.
+    ``format`` is a ``Format`` or "built-in". ``names`` are those of the features, if
+    the file has any. ``chosen`` is the array or column that was read, if the file has
+    several.
     """
 
     name: str
@@ -78,48 +66,16 @@ def read_points(
     columns: str | None = None,
     header: str = "auto",
     min_rows: int = 1,
-    memory_limit: float = MEMORY_LIMIT,
+    storage: Storage | None = None,
 ) -> DataFile:
-    """Read points, one a row.
+    """Read finite points, one a row; raise FormatError if the file holds none.
 
-    Parameters
-    ----------
-    name : str
-        A file, ``file:array``, ``"-"`` for standard input, or a name of ``BUILT_IN``.
-    array : str or None
-        Which array of the file, where it has several.
-    columns : str or None
-        Which columns: names, numbers from 0, ranges; ``"a,b"`` or ``"0,2:5"``.
-    header : {"auto", "yes", "no"}
-        Whether the first line of a text names the columns.
-    min_rows : int
-        Fewest points that make sense to the caller.
-    memory_limit : float
-        Bytes that points may take in memory. Beyond, tables, HDF5 and safetensors are
-        read slice by slice into a scratch file; .npy and .fvecs are mapped anyway.
-
-    Returns
-    -------
-    DataFile
-        The points and where they came from.
-
-    Raises
-    ------
-    FormatError
-        If the file is not a whole table of finite numbers; the message says where.
-    MissingExtraError
-        If the format needs a library that is not installed.
-    OSError
-        If the file cannot be read.
-
-    Examples
-    --------
-    >>> from isoproj.files.read.reading import read_points
-    >>> print(read_points("wine"))
-    wine (built-in): 178 points, 13 features, float64
+    ``name`` is a file, ``file:array``, "-" for standard input, or a name of
+    ``BUILT_IN``. The next three parameters are those of ``Selection``. Tables, HDF5 and
+    safetensors are read into ``storage``; .npy and .fvecs files are mapped.
     """
     selection = Selection(array=array, columns=columns, header=header)
-    storage = Storage(memory_limit)
+    storage = storage or Storage()
     if name in BUILT_IN:
         data = _built_in(name)
     else:
@@ -140,31 +96,7 @@ def read_points(
 
 
 def contents_of(name: str) -> tuple[str, list[Content]]:
-    """Return the format of a data file and everything in it.
-
-    Parameters
-    ----------
-    name : str
-        A file or a name of ``BUILT_IN``.
-
-    Returns
-    -------
-    format : str
-        As in ``DataFile``.
-    contents : list of Content
-        Arrays or columns.
-
-    Raises
-    ------
-    FormatError, MissingExtraError, OSError
-        As ``read_points``.
-
-    Examples
-    --------
-    >>> from isoproj.files.read.reading import contents_of
-    >>> contents_of("wine")[0]
-    'built-in'
-    """
+    """Return the format of a data file and all arrays or columns in it."""
     if name in BUILT_IN:
         data = _built_in(name)
         dtype = data.points.dtype.str
@@ -176,51 +108,18 @@ def contents_of(name: str) -> tuple[str, list[Content]]:
         return source.format.value, [
             Content(name=label, shape=(), dtype="text") for label in labels
         ]
-    if source.format in (Format.PARQUET, Format.ARROW):
+    if source.format.is_table:
         return source.format.value, column_contents(source)
     return source.format.value, array_contents(source)
 
 
 def holds_model(name: str) -> bool:
-    """Return whether a file is an isoproj model rather than data.
-
-    Parameters
-    ----------
-    name : str
-        A file.
-
-    Returns
-    -------
-    bool
-        Also True for damaged models.
-
-    Examples
-    --------
-    >>> from isoproj.files.read.reading import holds_model
-    >>> holds_model("wine")
-    False
-    """
+    """Return whether a file is an isoproj model, whole or damaged, and not data."""
     return name not in BUILT_IN and name != "-" and is_model(_located(name))
 
 
 def read_pairs(name: str) -> NDArray[np.int64]:
-    """Read pairs of row numbers from a file with two columns of whole numbers.
-
-    Parameters
-    ----------
-    name : str
-        Any file that ``read_points`` reads.
-
-    Returns
-    -------
-    ndarray of shape (n_pairs, 2)
-        Row numbers, counted from 0.
-
-    Raises
-    ------
-    FormatError
-        If the numbers are not whole or there are not two columns.
-    """
+    """Read pairs of row numbers, counted from 0, from a file with two columns."""
     values = read_points(name).points
     if is_sparse(values) or values.shape[1] != 2:
         msg = (
@@ -229,7 +128,7 @@ def read_pairs(name: str) -> NDArray[np.int64]:
         )
         raise FormatError(msg)
     whole = np.asarray(values)
-    # Beyond 2^53 a float no longer names one row.
+    # Larger floats are not exact integers.
     if (np.abs(whole) > 2.0**53).any() or (whole != np.floor(whole)).any():
         msg = f"{name} must hold whole row numbers; it has others. Count rows from 0."
         raise FormatError(msg)
@@ -237,9 +136,10 @@ def read_pairs(name: str) -> NDArray[np.int64]:
 
 
 def _built_in(name: str) -> DataFile:
+    """Return a data set that ships with scikit-learn."""
     if Path(name).exists():
         msg = (
-            f"{name!r} is a built-in data set and also a file here. "
+            f"{name!r} must be either a built-in data set or a file; it is both. "
             f"Write ./{name} for the file."
         )
         raise FormatError(msg)
@@ -257,6 +157,7 @@ def _built_in(name: str) -> DataFile:
 
 
 def _located(name: str) -> Source:
+    """Return ``locate(name)``; list the built-in data sets if the file is missing."""
     try:
         return locate(name)
     except FileNotFoundError as error:
@@ -267,6 +168,7 @@ def _located(name: str) -> Source:
 
 
 def _columns_of(points: Rows, at: list[int], storage: Storage) -> Rows:
+    """Return a copy of some columns, made slice by slice."""
     if is_sparse(points):
         return points[:, at]
     chosen = storage.empty((points.shape[0], len(at)), points.dtype)
@@ -276,12 +178,13 @@ def _columns_of(points: Rows, at: list[int], storage: Storage) -> Rows:
 
 
 def _from_source(source: Source, selection: Selection, storage: Storage) -> DataFile:
+    """Read a file with the reader of its format."""
     names: Sequence[str] | None = None
     chosen = ""
     points: Rows
     if source.format.is_text:
         points, names = read_text(source, selection)
-    elif source.format in (Format.PARQUET, Format.ARROW):
+    elif source.format.is_table:
         points, names, chosen = read_columns(source, selection, storage)
     else:
         points, chosen = read_array(source, selection, storage)
@@ -295,12 +198,14 @@ def _from_source(source: Source, selection: Selection, storage: Storage) -> Data
 
 
 def _knows_columns(data: DataFile) -> bool:
-    """Whether the reader itself has taken the columns asked for."""
-    return data.format in (Format.CSV, Format.TSV, Format.PARQUET, Format.ARROW)
+    """Return whether the reader of the format has already selected the columns."""
+    return data.format != "built-in" and (
+        Format(data.format).is_text or Format(data.format).is_table
+    )
 
 
 def _checked(data: DataFile, min_rows: int) -> Rows:
-    """Return points as CSR or a matrix of numbers, or say what is missing."""
+    """Return a matrix of real numbers, dense or CSR; else raise FormatError."""
     points = data.points
     if is_sparse(points):
         points = points.tocsr()
@@ -325,10 +230,10 @@ def _checked(data: DataFile, min_rows: int) -> Rows:
 
 
 def _checked_finite(name: str, points: Rows) -> Rows:
+    """Return the points, or raise FormatError if one is not finite."""
     if points.dtype.kind != "f" and not is_sparse(points):
         return points
     try:
-        return checked_rows(points)
+        return checked_rows(points, name)
     except ValueError as error:
-        msg = f"{name}: {str(error).removeprefix('X ')}"
-        raise FormatError(msg) from None
+        raise FormatError(str(error)) from None

@@ -1,4 +1,4 @@
-"""Where points come from: a file, a part of a file, or standard input."""
+"""Open the file, the part of a file, or the pipe that a user names."""
 
 from __future__ import annotations
 
@@ -23,22 +23,19 @@ __all__ = [
     "choose_array",
     "choose_columns",
     "locate",
-    "reading",
+    "parsing",
+    "split_name",
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which part of a file is meant.
+    """The part of a file that the user chose.
 
-    Parameters
-    ----------
-    array : str or None
-        Name of an array (.npz, safetensors), path of a data set (HDF5).
-    columns : str or None
-        Names, numbers or ranges, as in ``"age,height"`` or ``"0,2:5"``.
-    header : {"auto", "yes", "no"}
-        Whether the first line of a text names its columns.
+    ``array`` is the name of an array (.npz, safetensors) or the path of a data set
+    (HDF5). ``columns`` are names, numbers or ranges, as in ``"age,height"`` or
+    ``"0,2:5"``. ``header`` is "auto", "yes" or "no": whether the first line of a text
+    names the columns.
     """
 
     array: str | None = None
@@ -48,17 +45,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """One array, data set or column inside a file.
-
-    Parameters
-    ----------
-    name : str
-        As the file has it; empty where it has none.
-    shape : tuple of int
-        Its shape.
-    dtype : str
-        Its type.
-    """
+    """Name, shape and type of one array, data set or column in a file."""
 
     name: str
     shape: tuple[int, ...]
@@ -66,7 +53,7 @@ class Content:
 
     @property
     def is_matrix(self) -> bool:
-        """Whether it can be rows of points."""
+        """Whether it is a matrix of real numbers."""
         return len(self.shape) == 2 and self.dtype.lower().lstrip("<>|=").startswith(
             ("f", "i", "u", "b", "sparse")
         )
@@ -74,22 +61,10 @@ class Content:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A file, decompressed where need be, whose format is known.
+    """A file whose format is known, decompressed if it was gzip.
 
-    Parameters
-    ----------
-    name : str
-        As the user gave it.
-    format : Format
-        On which name and content agree.
-    size : int
-        Bytes, decompressed.
-    path : Path or None
-        None when there is no plain file to map.
-    content : bytes or None
-        The bytes when they are in memory.
-    array : str or None
-        The part that the name asked for, as in ``file.npz:name``.
+    ``name`` is as the user gave it. ``path`` is None if the bytes are in ``content``.
+    ``array`` is the part that the name asks for, as in ``file.npz:name``.
     """
 
     name: str
@@ -100,19 +75,13 @@ class Source:
     array: str | None = None
 
     def open(self) -> IO[bytes]:
-        """Return a fresh stream of the bytes."""
+        """Return a new stream of the bytes."""
         if self.path is not None:
             return self.path.open("rb")
         return io.BytesIO(self.content or b"")
 
     def plain_path(self) -> str:
-        """Return the path for libraries that want one.
-
-        Raises
-        ------
-        FormatError
-            If the bytes came through gzip or a pipe.
-        """
+        """Return the path of a plain file; raise FormatError for gzip or a pipe."""
         if self.path is not None:
             return str(self.path)
         msg = (
@@ -123,43 +92,21 @@ class Source:
 
 
 def locate(name: str) -> Source:
-    """Find a file, look inside, and settle its format.
+    """Return the source that a name means: a path, ``path:array``, or "-" for stdin.
 
-    Parameters
-    ----------
-    name : str
-        A path, ``path:array``, or ``"-"`` for standard input.
-
-    Returns
-    -------
-    Source
-        Ready to be read.
-
-    Raises
-    ------
-    FormatError
-        If name and content contradict each other, or the file is empty or a pickle.
-    OSError
-        If it is missing, a directory, or unreadable.
-
-    Examples
-    --------
-    >>> from isoproj.files.read.sources import locate
-    >>> locate("no_such_file.npy")
-    Traceback (most recent call last):
-        ...
-    FileNotFoundError: no_such_file.npy does not exist. Check the name.
+    Raise OSError if the file is missing or unreadable, and FormatError if its name and
+    content disagree, or if it is empty or a pickle.
     """
     if name == "-":
         return _from_bytes(name, "-", sys.stdin.buffer.read())
-    path, array = _split(name)
+    path, array = split_name(name)
     if path.is_dir():
         msg = f"{path} must be a file; it is a directory. Name a file in it."
         raise IsADirectoryError(msg)
     if not path.exists():
         raise FileNotFoundError(_missing(path))
     if path.is_fifo():
-        # As the shell's <(command) gives: it can be read only once.
+        # A pipe such as the shell's <(command) can be read only once.
         return _from_bytes(str(path), "-", path.read_bytes(), array)
     if not path.is_file():
         msg = f"{path} must be a file; it is a device. Name a file, or - for a pipe."
@@ -168,11 +115,8 @@ def locate(name: str) -> Source:
         head = file.read(HEAD_SIZE)
     named_gzip = path.suffix.lower() == ".gz"
     if head and named_gzip != is_gzip(head):
-        what = "is not gzip" if named_gzip else "is gzip"
-        msg = (
-            f"{path} {'is' if named_gzip else 'is not'} named .gz, but its content "
-            f"{what}. Rename it to what it is."
-        )
+        named, found = ("is", "is not") if named_gzip else ("is not", "is")
+        msg = f"{path} {named} named .gz, but its content {found} gzip. Rename it."
         raise FormatError(msg)
     if named_gzip:
         content = _decompressed(str(path), path.read_bytes())
@@ -188,8 +132,8 @@ def locate(name: str) -> Source:
     )
 
 
-def _split(name: str) -> tuple[Path, str | None]:
-    """Return the path and the part after a colon; a path that exists stays whole."""
+def split_name(name: str) -> tuple[Path, str | None]:
+    """Return path and array of ``path:array``; a path that exists is not split."""
     at = len(name)
     while at > 0:
         path = Path(name[:at])
@@ -202,6 +146,7 @@ def _split(name: str) -> tuple[Path, str | None]:
 def _from_bytes(
     name: str, file_name: str, content: bytes, array: str | None = None
 ) -> Source:
+    """Return a source whose bytes are in memory; ``file_name`` decides its format."""
     shown = "standard input" if name == "-" else name
     if file_name == "-" and is_gzip(content[:2]):
         content = _decompressed(shown, content)
@@ -209,8 +154,8 @@ def _from_bytes(
     format_ = decide(shown, head, len(content))
     if not format_.may_be_gzipped:
         msg = (
-            f"{shown} must be .npy, text or .fvecs when it comes through gzip or a "
-            f"pipe; it is {format_.title}. Read it from a plain file."
+            f"{shown} must be .npy, text or .fvecs to be read through gzip or a pipe; "
+            f"it is {format_.title}. Save it to a plain file."
         )
         raise FormatError(msg)
     return Source(
@@ -224,17 +169,19 @@ def _from_bytes(
 
 
 def _decompressed(name: str, content: bytes) -> bytes:
+    """Return the bytes inside a gzip file, or raise FormatError."""
     try:
         return gzip.decompress(content)
     except (EOFError, OSError, zlib.error) as error:
         msg = (
-            f"{name} must be a whole gzip file; decompressing says: {error}. "
+            f"{name} must be a whole gzip file; decompressing it fails: {error}. "
             "Fetch or make it again."
         )
         raise FormatError(msg) from None
 
 
 def _missing(path: Path) -> str:
+    """Return the message for a missing file, with a similar name if there is one."""
     folder = path.parent
     if not folder.is_dir():
         return f"{path} does not exist: there is no folder {folder}. Check the name."
@@ -246,31 +193,20 @@ def _missing(path: Path) -> str:
 
 
 @contextmanager
-def reading(source: Source) -> Iterator[None]:
-    """Turn whatever a parser raises over a damaged file into one clear error.
-
-    Parameters
-    ----------
-    source : Source
-        The file that is read inside the context.
-
-    Raises
-    ------
-    FormatError
-        In place of the parsers' own exceptions, of which there is no list.
-    """
+def parsing(source: Source) -> Iterator[None]:
+    """Turn any exception of a parser over a damaged file into a FormatError."""
     try:
         yield
     except (IsoprojError, MemoryError):
         raise
     except Exception as error:
-        # Libraries raise OSError without a number for files they cannot parse.
+        # For files they cannot parse, libraries raise OSError without a number.
         if isinstance(error, OSError) and error.errno and error.strerror:
             raise
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         msg = (
             f"{source.name} must be a whole {source.format.title} file; reading it "
-            f"says: {reason.rstrip('.')}. Fetch or make it again."
+            f"fails: {reason.rstrip('.')}. Fetch or make it again."
         )
         raise FormatError(msg) from None
 
@@ -278,27 +214,7 @@ def reading(source: Source) -> Iterator[None]:
 def choose_array(
     source: Source, contents: Sequence[Content], selection: Selection
 ) -> Content:
-    """Return the one array that is meant.
-
-    Parameters
-    ----------
-    source : Source
-        The file.
-    contents : sequence of Content
-        What it holds.
-    selection : Selection
-        What the user asked for.
-
-    Returns
-    -------
-    Content
-        The array asked for, the only matrix, or ``train`` of a benchmark file.
-
-    Raises
-    ------
-    FormatError
-        If there is none or more than one to choose from.
-    """
+    """Return the chosen array, else the only matrix or ``train``, else FormatError."""
     names = ", ".join(_shown(c) for c in contents) or "nothing"
     wanted = selection.array or source.array
     if wanted is not None:
@@ -325,40 +241,16 @@ def choose_array(
 
 
 def _shown(content: Content) -> str:
+    """Return name and shape of an array for an error message."""
     return f"{content.name or 'an array'} {'x'.join(map(str, content.shape))}"
 
 
 def choose_columns(
     source: str, spec: str, names: Sequence[str] | None, n_columns: int
 ) -> list[int]:
-    """Return the columns that a specification names.
+    """Return the numbers of the columns that the user chose, in that order.
 
-    Parameters
-    ----------
-    source : str
-        Name of the file, for errors.
-    spec : str
-        Names, numbers counted from 0, and ranges without their end: ``"id,2:5"``.
-    names : sequence of str or None
-        The file's own names.
-    n_columns : int
-        How many there are.
-
-    Returns
-    -------
-    list of int
-        In the order asked for.
-
-    Raises
-    ------
-    FormatError
-        If a column is not there, or one is named twice.
-
-    Examples
-    --------
-    >>> from isoproj.files.read.sources import choose_columns
-    >>> choose_columns("a.csv", "b,2:4", ["a", "b", "c", "d"], 4)
-    [1, 2, 3]
+    ``source`` is the name of the file for error messages.
     """
     chosen: list[int] = []
     for word in (w.strip() for w in spec.split(",")):
@@ -372,6 +264,7 @@ def choose_columns(
 def _columns_of(
     source: str, word: str, names: Sequence[str] | None, n_columns: int
 ) -> list[int]:
+    """Return the columns of one word: a name, a number or a range."""
     if names is not None and word in names:
         return [list(names).index(word)]
     start, colon, stop = word.partition(":")
@@ -388,5 +281,6 @@ def _columns_of(
 
 
 def _listing(names: Sequence[str]) -> str:
+    """Return the first names for an error message."""
     shown = ", ".join(names[:8])
     return shown if len(names) <= 8 else f"{shown}, ... ({len(names)} in all)"

@@ -1,4 +1,4 @@
-"""Points as text: .csv and .tsv, with the place of whatever is not a number."""
+"""Read .csv and .tsv files; errors name the line and column of the fault."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from isoproj.exceptions import FormatError
 from isoproj.files.formats import Format
-from isoproj.files.read.sources import Selection, Source, choose_columns, reading
+from isoproj.files.read.sources import Selection, Source, choose_columns, parsing
 
 __all__ = ["read_text", "text_names"]
 
@@ -22,7 +22,7 @@ _DELIMITERS = ",;\t"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Layout:
-    """How a text is to be read: separator, names, first line of numbers."""
+    """Separator, column names, number of lines to skip, and number of columns."""
 
     delimiter: str | None
     names: tuple[str, ...] | None
@@ -31,22 +31,7 @@ class _Layout:
 
 
 def text_names(source: Source, selection: Selection) -> tuple[tuple[str, ...], int]:
-    """Return the names of the columns, empty if there are none, and their count.
-
-    Parameters
-    ----------
-    source : Source
-        A text.
-    selection : Selection
-        Whether there is a header.
-
-    Returns
-    -------
-    names : tuple of str
-        From the header.
-    n_columns : int
-        Width of the first line.
-    """
+    """Return the names of the columns, if there is a header, and their number."""
     layout = _layout_of(source, selection)
     return layout.names or (), layout.n_columns
 
@@ -54,28 +39,8 @@ def text_names(source: Source, selection: Selection) -> tuple[tuple[str, ...], i
 def read_text(
     source: Source, selection: Selection
 ) -> tuple[NDArray[np.float64], tuple[str, ...] | None]:
-    """Read a table of numbers.
-
-    Parameters
-    ----------
-    source : Source
-        A text in UTF-8.
-    selection : Selection
-        Columns to read, and whether there is a header.
-
-    Returns
-    -------
-    points : ndarray of shape (n_points, n_features)
-        The columns asked for.
-    names : tuple of str or None
-        Their names, if the text has any.
-
-    Raises
-    ------
-    FormatError
-        With line and column of the first thing that is not a number.
-    """
-    with reading(source):
+    """Return the numbers of a text in UTF-8, and the names of their columns or None."""
+    with parsing(source):
         layout = _layout_of(source, selection)
     columns, names = None, layout.names
     if selection.columns is not None:
@@ -105,11 +70,13 @@ def read_text(
 
 
 def _lines(source: Source) -> io.TextIOWrapper:
-    # utf-8-sig drops the mark that spreadsheets put in front.
+    """Open the lines of a text."""
+    # utf-8-sig skips the byte order mark that spreadsheets write.
     return io.TextIOWrapper(source.open(), encoding="utf-8-sig", newline=None)
 
 
 def _layout_of(source: Source, selection: Selection) -> _Layout:
+    """Return the layout of a text from its first line that is not blank."""
     try:
         with _lines(source) as lines:
             n_blank, first = 0, ""
@@ -126,7 +93,10 @@ def _layout_of(source: Source, selection: Selection) -> _Layout:
         )
         raise FormatError(msg) from None
     if not first:
-        msg = f"{source.name} must hold points; it has blank lines only."
+        msg = (
+            f"{source.name} must hold points; it has only blank lines. "
+            "Choose another file."
+        )
         raise FormatError(msg)
     delimiter = _delimiter(source, first)
     fields = _split(first, delimiter)
@@ -140,7 +110,7 @@ def _layout_of(source: Source, selection: Selection) -> _Layout:
 
 
 def _delimiter(source: Source, line: str) -> str | None:
-    """Return what separates the fields of a line; None is white space."""
+    """Return the separator of the fields of a line; None means white space."""
     outside = "".join(line.split('"')[::2])
     counts = {mark: outside.count(mark) for mark in _DELIMITERS}
     common = max(counts, key=lambda mark: counts[mark])
@@ -152,19 +122,21 @@ def _delimiter(source: Source, line: str) -> str | None:
         words = {",": "commas", ";": "semicolons", "\t": "tabs"}
         msg = (
             f"{source.name} is named like {source.format.title}, but its fields are "
-            f"separated by {words[common]}. Rename it to what it is."
+            f"separated by {words[common]}. Rename it."
         )
         raise FormatError(msg)
     return common
 
 
 def _split(line: str, delimiter: str | None) -> list[str]:
+    """Return the fields of a line."""
     if delimiter is None:
         return line.split()
     return next(csv.reader([line], delimiter=delimiter))
 
 
 def _is_number(field: str) -> bool:
+    """Return whether a field is a number."""
     try:
         float(field)
     except ValueError:
@@ -173,22 +145,23 @@ def _is_number(field: str) -> bool:
 
 
 def _is_header(source: Source, fields: list[str], asked: str) -> bool:
+    """Return whether the first line names the columns; ``asked`` as in Selection."""
     if asked != "auto":
         return asked == "yes"
     counted = [f.strip() for f in fields if f.strip()]
-    # Data frames without names are saved with 0, 1, 2, ... on top: nobody can tell
-    # that from a point, so nobody guesses.
+    # A data frame without names is saved with a first line of 0, 1, 2, ..., which
+    # looks like a point. So the user must say which it is.
     if len(counted) > 2 and counted == [str(i) for i in range(len(counted))]:
         msg = (
             f"{source.name} begins with {', '.join(counted[:3])}, ...: that may be a "
-            "header or a point. Say --header yes or --header no."
+            "header or a point. Add --header yes or --header no."
         )
         raise FormatError(msg)
     return not any(_is_number(field) for field in fields)
 
 
 def _rows(source: Source, layout: _Layout) -> Iterator[tuple[int, list[str]]]:
-    """Yield line numbers, counted from 1, with the fields of rows that hold any."""
+    """Yield line number, counted from 1, and fields of every row that is not blank."""
     with _lines(source) as lines:
         for _ in range(layout.n_skipped):
             lines.readline()
@@ -204,19 +177,20 @@ def _rows(source: Source, layout: _Layout) -> Iterator[tuple[int, list[str]]]:
 
 
 def _has_rows(source: Source, layout: _Layout) -> bool:
-    with reading(source):
+    """Return whether there is a row after the header."""
+    with parsing(source):
         return next(_rows(source, layout), None) is not None
 
 
 def _fault(source: Source, layout: _Layout, columns: list[int] | None) -> str:
-    """Return where the text stops being a table of numbers."""
-    with reading(source):
+    """Return place and reason of the first fault in a table of numbers, or ""."""
+    with parsing(source):
         for row, (line, fields) in enumerate(_rows(source, layout)):
             place = f"line {line} (row {row})"
             if len(fields) != layout.n_columns:
                 return (
                     f"{place}: has {len(fields)} columns where the first line has "
-                    f"{layout.n_columns}. Every row must have as many; mend that line."
+                    f"{layout.n_columns}. Every row must have as many; correct it."
                 )
             looked_at: Any = range(len(fields)) if columns is None else columns
             for column in looked_at:
@@ -226,9 +200,10 @@ def _fault(source: Source, layout: _Layout, columns: list[int] | None) -> str:
 
 
 def _complaint(layout: _Layout, column: int, field: str) -> str:
+    """Return the message for a field that is not a number."""
     name = f" ({layout.names[column]!r})" if layout.names else ""
     shown = repr(field[:40]) if field.strip() else "an empty field"
     return (
         f"column {column}{name}: {shown} is not a number. Leave that column out with "
-        "--columns, or mend the field."
+        "--columns, or correct the field."
     )
