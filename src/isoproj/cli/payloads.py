@@ -17,6 +17,7 @@ from isoproj.proof.audit import AuditResult
 from isoproj.proof.certificate import Guarantee
 from isoproj.proof.heldout import Heldout
 from isoproj.proof.objective import Objective
+from isoproj.proof.verify import CheckedClaim
 from isoproj.reproduction.claims import Outcome
 from isoproj.solvers.api import Status
 
