@@ -157,7 +157,7 @@ class GuaranteedPCA(CertifiedProjection):
         n_neighbors: int = 10,
         min_distance: float = 0.0,
         include_norms: bool = False,
-        tol: float = 1e-3,
+        tol: float = 1e-2,
         max_iter: int | None = None,
         time_limit: float | None = None,
         random_state: int | np.random.RandomState | None = None,

@@ -183,7 +183,7 @@ class NearIsometricProjection(CertifiedProjection):
         min_distance: float = 0.0,
         include_norms: bool = False,
         scale: str | None = None,
-        tol: float = 1e-3,
+        tol: float = 1e-2,
         n_restarts: int | None = None,
         warm_start: bool = False,
         init: ArrayLike | None = None,

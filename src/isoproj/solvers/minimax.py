@@ -1,12 +1,16 @@
-"""The default solver: both sides of the minimax problem, each by its own method.
+"""The default solver: both sides from the first moment on, then each in turn.
 
-Lower side: the fantope relaxation by an interior-point method over all pairs
-(``solvers.relaxation``); its dual weights are the certificate. Upper side: local search
-from the rounding of the relaxation's matrix (``solvers.descent``).
+The principal axes and uniform weights give both sides at once. Lower side: the fantope
+relaxation, by descent on a factor (``relaxation.lifted``), then, where few pairs are
+tight or ``tol`` asks for it, by an interior-point method (``relaxation.path``). Upper
+side: local search (``solvers.descent``) from the rounding of the relaxation's matrix,
+and from other bases where that is cheap. Every round tells both sides, and whenever a
+solve is stopped it returns the best of each.
 
-The relaxation is convex, so its gap goes to zero with work (``tol``). The gap between
-basis and bound may stay open: the relaxation is not always tight, and local search
-promises a local optimum only.
+A solve is content when the gap between both sides is ``tol``. Beyond that the lower
+side goes on only while its own gap is more than a tenth of the open one: the relaxation
+is convex, so its own gap goes to zero with work, but it is not always tight, and local
+search promises a local optimum only.
 
 Where a search of all pairs takes seconds, both sides are solved on a pool of pairs
 (``solvers.large``).
@@ -22,7 +26,13 @@ import numpy as np
 
 from isoproj.numerics.container import Header, Tensors
 from isoproj.numerics.progress import Step
-from isoproj.numerics.spectral import Array, Indices, orthonormal, top_eigenpairs
+from isoproj.numerics.spectral import (
+    Array,
+    Indices,
+    orthonormal,
+    top_eigenpairs,
+    top_eigenvalue_sum,
+)
 from isoproj.numerics.threads import single_blas_thread
 from isoproj.pairs.oracle import PairSearch
 from isoproj.solvers.api import Journal, Problem, Result, Status, Stopped, Weights
@@ -31,6 +41,7 @@ from isoproj.solvers.descent.grassmann import random_starts
 from isoproj.solvers.descent.merit import Merit, Worst
 from isoproj.solvers.descent.working_set import WorkingSet, leading
 from isoproj.solvers.large import Pool, generate
+from isoproj.solvers.relaxation.lifted import Lift
 from isoproj.solvers.relaxation.matrices import moment_of
 from isoproj.solvers.relaxation.path import solve_relaxation
 from isoproj.solvers.relaxation.problem import LargestFloor, Relaxation
@@ -40,6 +51,14 @@ __all__ = ["minimax", "refine"]
 
 # Random pairs whose uniform weights are the first certificate.
 _FIRST_SAMPLE = 1000
+# The lower side goes on while its own gap is more than this share of the open one.
+_TENTH = 0.1
+# From this tolerance on a solve saves work; below, it closes the relaxation's own gap.
+_COARSE = 5e-3
+# A search of all pairs pays if it shrinks the relaxation's own gap to this share.
+_PAYING = 0.9
+# A gap that can make a basis optimal where the relaxation's optimum is a projection.
+_FINE = 1e-3
 
 
 @dataclass(slots=True, eq=False)
@@ -56,7 +75,7 @@ class _Bounds:
     relaxed: float = math.inf
     factor: Array | None = None
     enough: float = 0.0
-    is_stalled: bool = False
+    phase: str = ""
 
     @property
     def gap(self) -> float:
@@ -77,7 +96,6 @@ class _Bounds:
 
     def see_relaxation(self, relaxation: Relaxation) -> None:
         """Keep of a relaxation what is better than before, either side."""
-        self.is_stalled = not relaxation.is_closed
         if relaxation.lower > self.lower:
             self.lower = relaxation.lower
             self.codes, self.weights = relaxation.codes, relaxation.weights
@@ -95,7 +113,25 @@ class _Bounds:
             lower_bound=self.lower,
             relaxed=self.relaxed,
             n_working=n_working,
+            phase=self.phase,
         )
+
+    @property
+    def solver_gap(self) -> float:
+        """Relative gap of the relaxation itself."""
+        return (min(self.relaxed, self.distortion) - self.lower) / max(
+            self.lower, 1e-12
+        )
+
+    def is_proved(self, tol: float) -> bool:
+        """Return whether the lower side has done its part.
+
+        Nobody waits for the fourth digit of a bound under a gap of seven per cent,
+        unless ``tol`` asks for it.
+        """
+        share = _TENTH * self.gap
+        wanted = share if tol >= _COARSE else min(share, tol)
+        return self.gap <= tol or self.solver_gap <= wanted
 
     def review(
         self, basis: Array, excess: float, distortion: float, merit: Merit
@@ -113,11 +149,12 @@ class _Bounds:
         gap = self.distortion - self.lower
         if gap <= 1e-6 * self.lower + 1e-9:
             return Status.OPTIMAL
-        if gap <= tol * self.lower and self._is_separated(search, k, tol):
+        if gap <= _FINE * self.lower and self._is_separated(search, k, min(tol, _FINE)):
             return Status.OPTIMAL
-        if self.relaxed <= self.lower * (1.0 + tol) + 1e-9:
+        if tol >= _COARSE or self.is_proved(tol):
             return Status.CONVERGED
-        return Status.STALLED
+        closed = self.relaxed <= self.lower * (1.0 + tol) + 1e-9
+        return Status.CONVERGED if closed else Status.STALLED
 
     def _is_separated(self, search: PairSearch, k: int, tol: float) -> bool:
         """Return whether the k-th eigenvalue of the dual matrix is clear of the next.
@@ -168,6 +205,8 @@ def minimax(problem: Problem, settings: Settings | None = None) -> Result:
     True
     """
     settings = Settings() if settings is None else settings
+    if problem.tol >= _COARSE:
+        settings = replace(settings, descent=settings.descent.coarse())
     search, k = problem.search, problem.k
     assert k is not None
     rng = np.random.default_rng(problem.seed)
@@ -243,9 +282,11 @@ def refine(
             warm = Relaxation(codes, last.dual.weights, start, 1.0, 0.0)
             relaxation = solve.lower(warm)
             if not bounds.is_content:
-                bounds.enough = 0.0
-                starts = [leading(relaxation.factor, k)]
-                solve.upper(starts, bounds.basis, relaxation.codes)
+                start = leading(relaxation.factor, k)
+                known = solve.first_set(search, start, relaxation.codes)
+                solve.descend(known, start)
+                solve.descend(known, bounds.basis, is_given=True)
+                solve.polish(known, bounds)
             status = bounds.status(search, k, tol)
     except Stopped as stop:
         status = stop.status
@@ -262,6 +303,7 @@ class _Solve:
     settings: Settings
     bounds: _Bounds
     rng: np.random.Generator
+    n_tight: float = 0.0  # effective number of tight pairs, known after ``lifted``
 
     @property
     def k(self) -> int:
@@ -270,18 +312,123 @@ class _Solve:
 
     def on_all_pairs(self) -> None:
         """Solve both sides with a search of all pairs whenever one is useful."""
-        problem, descent = self.problem, self.settings.descent
-        search, n_restarts = problem.search, problem.n_restarts
-        relaxation = self.lower()
-        if n_restarts is None:
-            is_cheap = search.n_pairs <= descent.restart_pairs
-            is_loose = self.k <= descent.restart_k
-            n_restarts = descent.n_restarts if is_cheap and is_loose else 0
+        problem, bounds, tol = self.problem, self.bounds, self.problem.tol
+        bounds.enough = tol
         given = None if problem.start is None else orthonormal(problem.start)
-        starts = [leading(relaxation.factor, self.k)]
-        starts += [np.eye(problem.n_dims, self.k)] if n_restarts else []
-        codes = np.union1d(relaxation.codes, self.known())
-        self.upper(starts, given, codes, n_restarts)
+        start = bounds.basis if given is None else given
+        bounds.phase = "first projection"
+        self.first_bounds(start)
+        relaxation = self.lifted(start)
+        known = self.first_set(problem.search, start, self.seeds(relaxation))
+        bounds.phase = "search"
+        if given is not None:
+            self.descend(known, given, is_given=True)
+        if not bounds.is_content:
+            self.descend(known, leading(relaxation.factor, self.k))
+        if not bounds.is_content:
+            self.restarted(known)
+        if not bounds.is_proved(tol):
+            self.closed(relaxation, known)
+        if not bounds.is_content:
+            bounds.phase = "polishing"
+            self.polish(known, bounds)
+
+    def seeds(self, relaxation: Relaxation) -> Indices:
+        """Return pairs that matter: known ones, and the heaviest of the relaxation."""
+        order = np.argsort(-relaxation.weights, kind="stable")
+        heavy = relaxation.codes[order[: self.settings.descent.batch_size(self.k)]]
+        return np.union1d(heavy, self.known())
+
+    def first_bounds(self, basis: Array) -> None:
+        """Measure a basis, and the bound of uniform weights on some pairs."""
+        bounds, search = self.bounds, self.problem.search
+        bounds.measure(search, basis)
+        moment = moment_of(search.directions(bounds.codes), bounds.weights)
+        bounds.lower = max(0.0, 1.0 - top_eigenvalue_sum(moment, self.k))
+        bounds.tell(bounds.codes.size)
+
+    def descend(
+        self, known: WorkingSet, start: Array, *, is_given: bool = False
+    ) -> None:
+        """Search for a basis from a start."""
+        descent = self.settings.descent
+        ladder = descent.ladder
+        if is_given:
+            # A given basis is near an optimum already: heat would only lose it.
+            ladder = ladder.last(descent.cold_stages)
+        anneal(known, start, ladder, self.bounds, settings=descent)
+
+    def lifted(self, basis: Array) -> Relaxation:
+        """Bound by descent on a factor until that is content or gains nothing more."""
+        bounds, lift = self.bounds, self.settings.lift
+        search = self.problem.search
+        bounds.phase = "bound"
+        if search.n_pairs <= self.k:
+            return self.lower()
+        weakest = search.lowest(basis, lift.batch // 2).codes
+        sample = search.sample(lift.batch // 2, self.rng)
+        state = Lift.begin(search, basis, np.union1d(weakest, sample), lift)
+        best: Relaxation | None = None
+        idle = 0
+        while state.n_rounds < lift.max_rounds and idle < lift.patience:
+            before = bounds.lower
+            scale = min(bounds.distortion, bounds.relaxed)
+            for found in state.round(max(scale, 1e-9)):
+                bounds.see_relaxation(found)
+                if best is None or found.value > best.value:
+                    best = found
+            bounds.measure(search, leading(state.factor, self.k))
+            bounds.tell(state.codes.size)
+            if bounds.is_proved(self.problem.tol):
+                break
+            is_gain = bounds.lower > before * (1.0 + lift.stalled)
+            idle = 0 if is_gain or state.n_rounds <= lift.hot_rounds else idle + 1
+        assert best is not None
+        self.n_tight = state.perplexity
+        return best
+
+    def closed(self, warm: Relaxation, known: WorkingSet) -> None:
+        """Close the relaxation's own gap where that is affordable or asked for."""
+        bounds, problem = self.bounds, self.problem
+        is_few = self.n_tight <= self.settings.lift.few_tight
+        if problem.tol >= _COARSE and not is_few:
+            return
+        bounds.phase = "closing the bound"
+        before = bounds.relaxed
+        start = replace(warm, codes=bounds.codes, weights=bounds.weights)
+        relaxation = self.lower(start)
+        if bounds.relaxed < before and not bounds.is_content:
+            bounds.phase = "search from the relaxation"
+            self.descend(known, leading(relaxation.factor, self.k))
+
+    def restarted(self, known: WorkingSet) -> None:
+        """Search from the principal axes and from random bases where that is cheap."""
+        descent, count = self.settings.descent, self.problem.n_restarts
+        if count is None:
+            is_cheap = known.search.n_pairs <= descent.restart_pairs
+            count = (
+                descent.n_restarts if is_cheap and self.k <= descent.restart_k else 0
+            )
+        if not count:
+            return
+        self.bounds.phase = "restarts"
+        shape = self.bounds.basis.shape
+        starts = [np.eye(*shape)]
+        starts += random_starts(
+            known.secants, Worst(), shape, count, self.rng, descent.n_drawn
+        )
+        idle = 0
+        for start in starts:
+            before = self.bounds.distortion
+            self.descend(known, start)
+            is_gain = self.bounds.distortion < before * (1.0 - descent.restart_gain)
+            idle = 0 if is_gain else idle + 1
+            # A number that was asked for is tried in full.
+            is_idle = (
+                self.problem.n_restarts is None and idle > descent.restart_patience
+            )
+            if self.bounds.is_content or is_idle:
+                return
 
     def known(self) -> Indices:
         """Return the codes of pairs that mattered in an earlier solve."""
@@ -290,49 +437,36 @@ class _Solve:
         return self.problem.search.encode(np.sort(self.problem.known, axis=1))
 
     def lower(self, warm: Relaxation | None = None) -> Relaxation:
-        """Solve the relaxation over all pairs, and see its rounding."""
-        search, tol = self.problem.search, self.problem.tol
-        settings = self.settings.relaxation
-        if search.n_pairs <= self.settings.descent.few_pairs:
-            tol *= settings.closer
+        """Solve the relaxation by the interior point, and see its rounding."""
+        search, bounds = self.problem.search, self.bounds
         relaxation = solve_relaxation(
             search,
             LargestFloor(self.k, warm),
-            tol=tol,
-            callback=lambda *_: self.bounds.journal.clock.is_over,
-            settings=settings,
+            tol=self._wanted_gap(),
+            callback=self._told,
+            settings=self.settings.relaxation,
         )
-        self.bounds.see_relaxation(relaxation)
-        self.bounds.measure(search, leading(relaxation.factor, self.k))
-        self.bounds.tell(relaxation.codes.size)
+        bounds.see_relaxation(relaxation)
+        bounds.measure(search, leading(relaxation.factor, self.k))
+        bounds.tell(relaxation.codes.size)
         return relaxation
 
-    def upper(
-        self,
-        starts: list[Array],
-        given: Array | None,
-        codes: Indices,
-        n_restarts: int = 0,
-    ) -> None:
-        """Search from every start, then polish the best to a local optimum."""
-        descent, bounds = self.settings.descent, self.bounds
-        known = self.first_set(self.problem.search, starts[0], codes)
-        drawn = random_starts(
-            known.secants,
-            Worst(),
-            starts[0].shape,
-            n_restarts,
-            self.rng,
-            descent.n_drawn,
-        )
-        for start in starts + drawn:
-            anneal(known, start, descent.ladder, bounds, settings=descent)
-        if given is not None:
-            # A given basis is near an optimum already: heat would only lose it.
-            bounds.measure(self.problem.search, given)
-            cold = descent.ladder.last(descent.cold_stages)
-            anneal(known, given, cold, bounds, settings=descent)
-        self.polish(known, bounds)
+    def _wanted_gap(self) -> float:
+        """Return the relaxation's own gap at which it has done its part."""
+        tol, descent = self.problem.tol, self.settings.descent
+        if self.problem.search.n_pairs <= descent.few_pairs:
+            return tol * self.settings.relaxation.closer
+        if tol < _COARSE:
+            return tol
+        return max(_TENTH * tol, 0.5 * _TENTH * self.bounds.gap)
+
+    def _told(self, iteration: int, best: Relaxation) -> bool:
+        """Tell a step of the interior point; return whether to stop it."""
+        bounds = self.bounds
+        if iteration and iteration % 4 == 0:
+            bounds.see_relaxation(best)
+            bounds.tell(best.codes.size)
+        return bounds.journal.clock.is_over or bounds.is_proved(self.problem.tol)
 
     def warm(self, start: Array, codes: Indices) -> None:
         """Search from a solution of nearly the same problem."""
@@ -487,6 +621,10 @@ class _PooledLower:
     def solve(self, inside: PairSearch) -> tuple[Array, float]:
         """Solve the relaxation as exactly as the pool deserves."""
         state, solve = self.state, self.state.solve
+        if solve.problem.tol >= _COARSE and inside.n_pairs > solve.k:
+            relaxation = self._lifted(inside)
+            state.relaxation = relaxation
+            return relaxation.factor, relaxation.relaxed
         # While the pool lacks pairs that matter, its own optimum matters little.
         tol = max(0.3 * solve.problem.tol, 0.2 * state.violation)
         relaxation = solve_relaxation(
@@ -499,13 +637,46 @@ class _PooledLower:
         state.relaxation = relaxation
         return relaxation.factor, relaxation.relaxed
 
+    def _lifted(self, inside: PairSearch) -> Relaxation:
+        """Solve by descent on a factor until that gains nothing more."""
+        state, solve = self.state, self.state.solve
+        lift, basis = solve.settings.lift, solve.bounds.basis
+        codes = np.union1d(
+            inside.lowest(basis, lift.batch).codes,
+            inside.sample(lift.batch // 2, np.random.default_rng(state.n_rounds)),
+        )
+        if state.relaxation is not None:
+            codes = np.union1d(codes, state.relaxation.codes)
+        descent = Lift.begin(inside, basis, codes, lift)
+        best, idle = state.relaxation, 0
+        value = -math.inf
+        while descent.n_rounds < lift.max_rounds and idle < lift.patience:
+            before = 1.0 if best is None else best.upper
+            scale = max(1.0 - max(value, 0.0), 1e-9)
+            found = descent.round(scale)[0]
+            value = max(value, found.value)
+            if best is None or found.upper < best.upper:
+                best = replace(found, value=0.0)
+            best = replace(best, factor=found.factor, value=found.value)
+            is_gain = best.lower > (1.0 - before) * (1.0 + lift.stalled)
+            is_hot = descent.n_rounds <= lift.hot_rounds
+            idle = 0 if is_gain or is_hot else idle + 1
+            if solve.bounds.journal.clock.is_over:
+                break
+        assert best is not None
+        return best
+
     def accept(self, distortion: float) -> bool:
         """Keep both sides; the relaxed value is that over all pairs."""
         state, bounds = self.state, self.state.solve.bounds
         assert state.relaxation is not None
         bounds.see_relaxation(replace(state.relaxation, value=1.0 - distortion))
+        before = state.violation
         state.violation = distortion / max(state.relaxation.lower, 1e-12) - 1.0
-        return distortion <= bounds.lower * (1.0 + state.solve.problem.tol)
+        tol = state.solve.problem.tol
+        if tol >= _COARSE and state.violation > _PAYING * before:
+            return True
+        return distortion <= bounds.lower * (1.0 + tol)
 
 
 @dataclass(slots=True, eq=False)

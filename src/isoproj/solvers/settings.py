@@ -6,7 +6,7 @@ slacks and gaps are shares of squared length, between 0 and 1, unless said other
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 __all__ = [
     "CapSettings",
@@ -48,13 +48,7 @@ class Ladder:
 
     def last(self, count: int) -> Ladder:
         """Return the ladder's coldest stages alone."""
-        return Ladder(
-            temperatures=self.temperatures[-count:],
-            tries=self.tries,
-            patience=self.patience,
-            careful_below=self.careful_below,
-            is_loose=self.is_loose,
-        )
+        return replace(self, temperatures=self.temperatures[-count:])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +65,11 @@ class DescentSettings:
         Pairs this close to the worst one are added to the working set.
     excess : float
         A pair outside the working set may be this much worse than the worst inside.
-    gain : float
-        Polishing ends when a round gains less.
+    gain, coarse_gain : float
+        Polishing ends when a round gains less, where ``tol`` is fine and where it is
+        not.
+    coarse_hot : float
+        ``hot`` where ``tol`` is not fine.
     rounds, programmes : int
         Rounds of polishing, and quadratic programmes in each, for a small basis.
     small_basis : int
@@ -107,6 +104,9 @@ class DescentSettings:
     n_restarts, restart_pairs, restart_k : int
         Random starts, where pairs and dimensions are at most this many: local optima
         differ most there, and a search is cheap.
+    restart_gain, restart_patience : float, int
+        A start that lowers the worst loss by less than this share gains nothing; so
+        many of them in a row are borne.
     warm_batches : int
         Batches of pairs to begin with from a solution of nearly the same problem.
     """
@@ -129,6 +129,8 @@ class DescentSettings:
     near: float = 0.005
     excess: float = 1e-5
     gain: float = 2e-5
+    coarse_gain: float = 2e-4
+    coarse_hot: float = 5e-4
     rounds: int = 8
     programmes: int = 3
     small_basis: int = 9_000
@@ -149,9 +151,21 @@ class DescentSettings:
     predicted: float = 1e-7
     n_drawn: int = 200
     n_restarts: int = 6
-    restart_pairs: int = 150_000
+    restart_gain: float = 1e-3
+    restart_patience: int = 1
+    restart_pairs: int = 200_000
     restart_k: int = 7
     warm_batches: int = 3
+
+    def coarse(self) -> DescentSettings:
+        """Return figures for a search that need not find the last digits."""
+        return replace(
+            self,
+            ladder=replace(self.ladder, temperatures=self.ladder.temperatures[:-1]),
+            hot=self.coarse_hot,
+            gain=self.coarse_gain,
+            programmes=1,
+        )
 
     def batch_size(self, k: int) -> int:
         """Return how many pairs a search adds at most."""
@@ -294,7 +308,7 @@ class LiftSettings:
     stalled: float = 5e-4
     patience: int = 2
     max_rounds: int = 14
-    few_tight: float = 1_500.0
+    few_tight: float = 600.0
 
     def most_columns(self, k: int) -> int:
         """Return the most columns that a factor may have."""
