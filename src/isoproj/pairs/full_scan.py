@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from isoproj.engines.base import Engine, Progress, Visitor, chosen, current_walk
+from isoproj.engines.base import Engine, Visitor, chosen
+from isoproj.numerics.progress import Walk, tell
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.blocks import Block, PairBlocks, Real, SquaredDistances, Workspace
 from isoproj.pairs.points import Points
@@ -73,7 +74,6 @@ def summarise(
     components: Array,
     *,
     n_worst: int = 10,
-    progress: Progress | None = None,
     engine: Engine | None = None,
     settings: ScanSettings = _USUAL,
 ) -> PairSummary:
@@ -85,8 +85,6 @@ def summarise(
         Linear map, float64.
     n_worst : int
         Number of worst pairs to return (fewer if there are fewer pairs).
-    progress : callable or None
-        Called with pairs done and pairs in all; None means the active callback.
     engine : Engine or None
         Where blocks are computed; None means threads of this process.
 
@@ -115,13 +113,12 @@ def summarise(
         settings=settings,
     )
     n_done = 0
-    tell = current_walk(progress)
-    tell(0, pairs.n_pairs)
+    tell(Walk(0, pairs.n_pairs))
 
     def told(tally: Tally) -> None:
         nonlocal n_done
         n_done += tally.n_done
-        tell(n_done, pairs.n_pairs)
+        tell(Walk(n_done, pairs.n_pairs))
 
     with chosen(engine).opened(points, sweep) as run:
         tally = run(sweep.tasks(points), told)

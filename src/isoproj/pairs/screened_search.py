@@ -12,7 +12,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from isoproj.engines.base import Engine, Visitor, current_walk
+from isoproj.engines.base import Engine, Visitor
+from isoproj.numerics.progress import Walk, tell
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.blocks import Workspace, inverse_squares, squared_gaps
 from isoproj.pairs.points import Points
@@ -63,13 +64,13 @@ def screened_weakest(
     starts = np.arange(0, points.n_points, settings.block_rows)
     turn = np.gcd(np.arange(starts.size), _ROUNDS[0])
     found: _Found = np.empty(0, dtype=np.intp), np.empty(0), 0
-    tell, n_seen = current_walk(), 0
-    tell(0, n_pairs)
+    n_seen = 0
+    tell(Walk(0, n_pairs))
 
     def told(part: _Found) -> None:
         nonlocal n_seen
         n_seen += part[2]
-        tell(n_seen, n_pairs)
+        tell(Walk(n_seen, n_pairs))
 
     with engine.opened(points, sweep) as run:
         n_done = 0

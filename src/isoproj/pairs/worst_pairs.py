@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from isoproj.engines.base import Engine, Progress, Visitor, chosen, current_walk
+from isoproj.engines.base import Engine, Visitor, chosen
 from isoproj.numerics.arrays import is_sparse
+from isoproj.numerics.progress import Walk, tell
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.threads import single_blas_thread
 from isoproj.pairs.blocks import SquaredDistances, Workspace
@@ -131,7 +132,6 @@ def find_worst(
     *,
     n_worst: int = 10,
     suspects: Indices | None = None,
-    progress: Progress | None = None,
     engine: Engine | None = None,
     settings: WorstPairsSettings = _USUAL,
 ) -> WorstPairs:
@@ -148,8 +148,6 @@ def find_worst(
     suspects : ndarray of shape (m, 2) or None
         Pairs of distinct points that are likely bad. They save time and do not change
         the answer.
-    progress : callable or None
-        Called with pairs done and pairs in all; None means the active callback.
     engine : Engine or None
         Where blocks are computed; None means threads of this process.
 
@@ -175,7 +173,6 @@ def find_worst(
             pairs,
             components,
             n_worst=n_worst,
-            progress=progress,
             engine=engine,
             settings=settings.scan,
         )
@@ -183,7 +180,7 @@ def find_worst(
         return WorstPairs(summary.worst_pairs, summary.worst_losses, effort)
     sweep = _Sweep(components, min(n_worst, pairs.n_pairs), settings)
     leaders = sweep.opening(points, suspects)
-    return _screened(points, pairs.n_pairs, sweep, leaders, progress, engine)
+    return _screened(points, pairs.n_pairs, sweep, leaders, engine)
 
 
 def _screened(
@@ -191,18 +188,16 @@ def _screened(
     n_pairs: int,
     sweep: _Sweep,
     leaders: Leaders,
-    progress: Progress | None,
     engine: Engine | None,
 ) -> WorstPairs:
     """Return the worst of all pairs, given some that are likely among them."""
     effort = Effort()
-    tell = current_walk(progress)
-    tell(0, n_pairs)
+    tell(Walk(0, n_pairs))
 
     def told(part: _Part) -> None:
         nonlocal effort
         effort = effort + part.effort
-        tell(effort.n_pairs, n_pairs)
+        tell(Walk(effort.n_pairs, n_pairs))
 
     starts = np.arange(0, points.n_points, sweep.settings.screen.block_rows)
     is_first = np.arange(starts.size) % _FIRST == 0
