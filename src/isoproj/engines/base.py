@@ -52,16 +52,7 @@ class Engine(Protocol):
 
 
 class ThreadEngine:
-    """Runs sweeps on threads of this process; ``ISOPROJ_NUM_THREADS`` says how many.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj import audit
-    >>> from isoproj.engines.base import ThreadEngine
-    >>> audit(np.eye(3), [[1.0, 0.0, 0.0]], engine=ThreadEngine()).distortion
-    1.0
-    """
+    """Runs sweeps on threads of this process; ``ISOPROJ_NUM_THREADS`` says how many."""
 
     @contextmanager
     def opened(
@@ -85,14 +76,7 @@ class ThreadEngine:
 
 
 def chosen(engine: Engine | None) -> Engine:
-    """Return the engine, or threads for None; raise ValueError if it is no engine.
-
-    Examples
-    --------
-    >>> from isoproj.engines.base import chosen
-    >>> type(chosen(None)).__name__
-    'ThreadEngine'
-    """
+    """Return the engine, or threads for None; raise ValueError if it is no engine."""
     if engine is None:
         return ThreadEngine()
     if not hasattr(engine, "opened"):

@@ -79,30 +79,8 @@ def summarise(
 ) -> PairSummary:
     """Return the exact worst pairs under a linear map and the spread of all pairs.
 
-    Parameters
-    ----------
-    components : ndarray of shape (k, n_features)
-        Linear map, float64.
-    n_worst : int
-        Number of worst pairs to return (fewer if there are fewer pairs).
-    engine : Engine or None
-        Where blocks are computed; None means threads of this process.
-
-    Returns
-    -------
-    PairSummary
-        Worst pairs are exact; mean and histogram are exact to about 1e-5.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.pairs.rule import prepare_pairs
-    >>> from isoproj.pairs.full_scan import summarise
-    >>> rows = np.array([[0.0, 0.0], [3.0, 4.0], [1.0, 0.0]])
-    >>> points, pairs = prepare_pairs(rows, rotate=False)
-    >>> summary = summarise(points, pairs, np.array([[1.0, 0.0]]), n_worst=1)
-    >>> summary.worst_pairs.tolist()
-    [[1, 2]]
+    ``components`` has shape (k, n_features). Mean and histogram are exact to about
+    1e-5.
     """
     sweep = _Sweep(
         components=components,

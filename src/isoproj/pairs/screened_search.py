@@ -42,21 +42,11 @@ def screened_weakest(
     engine: Engine,
     settings: ScreenSettings,
 ) -> tuple[Indices, Array]:
-    """Return codes and shares of the pairs that keep at most a level.
+    """Return codes and shares of the pairs that keep at most a level, at most ``most``.
 
-    Parameters
-    ----------
-    factor : ndarray of shape (n_dims, s)
-        The map keeps ``|factor.T x|^2`` of direction ``x``.
-    level : float
-        Largest share of pairs to return.
-    least : float
-        A share that some pair is known to keep. If no pair is below ``level``, pairs
-        up to ``least`` are returned, so that there is always one.
-    most : int
-        Largest number of pairs to return, weakest first.
-    n_pairs : int
-        Number of all pairs.
+    The map keeps ``|factor.T x|^2`` of direction ``x``. Some pair is known to keep
+    ``least``. If no pair is below ``level``, pairs up to ``least`` are returned, so
+    that there is always one.
     """
     sweep = _WeakestSweep(factor, most, settings)
     # No pair keeps more than this, so a higher level rules out no pair.

@@ -108,17 +108,7 @@ class Effort:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WorstPairs:
-    """The pairs that lose most under a linear map; exact.
-
-    Parameters
-    ----------
-    worst_pairs : ndarray of shape (m, 2)
-        Worst first; ties by index.
-    worst_losses : ndarray of shape (m,)
-        The share of squared length each of them loses.
-    effort : Effort
-        How many pairs were ruled out how.
-    """
+    """The pairs that lose most under a linear map, worst first; ties by index."""
 
     worst_pairs: Indices
     worst_losses: Array
@@ -135,37 +125,10 @@ def find_worst(
     engine: Engine | None = None,
     settings: WorstPairsSettings = _USUAL,
 ) -> WorstPairs:
-    """Return the worst pairs under a linear map, exactly.
+    """Return the worst pairs under a linear map, the same as ``summarise`` finds.
 
-    Parameters
-    ----------
-    points, pairs
-        The points and the pairs that count.
-    components : ndarray of shape (k, n_features)
-        Linear map, float64.
-    n_worst : int
-        Number of worst pairs to return (fewer if there are fewer pairs).
-    suspects : ndarray of shape (m, 2) or None
-        Pairs of distinct points that are likely bad. They save time and do not change
-        the answer.
-    engine : Engine or None
-        Where blocks are computed; None means threads of this process.
-
-    Returns
-    -------
-    WorstPairs
-        The same pairs as ``summarise`` finds.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.pairs.rule import prepare_pairs
-    >>> from isoproj.pairs.worst_pairs import find_worst
-    >>> rows = np.array([[0.0, 0.0], [3.0, 4.0], [1.0, 0.0]])
-    >>> points, pairs = prepare_pairs(rows, rotate=False)
-    >>> found = find_worst(points, pairs, np.array([[1.0, 0.0]]), n_worst=1)
-    >>> found.worst_pairs.tolist()
-    [[1, 2]]
+    ``components`` has shape (k, n_features). ``suspects`` are pairs of distinct points
+    that are likely bad; they save time and do not change the answer.
     """
     if not _pays(points, pairs, components, settings):
         summary = summarise(
