@@ -137,8 +137,9 @@ def test_nothing_is_lost_when_the_span_fits(estimator):
 )
 def test_copies_are_told_of_and_left_out(estimator):
     rows = cloud(7, 10, 4)
-    with pytest.warns(DuplicatePointsWarning, match="1 points repeat"):
+    with pytest.warns(DuplicatePointsWarning, match="1 points repeat") as told:
         model = clone(estimator).fit(np.vstack([rows, rows[:1]]))
+    assert told[0].filename == __file__
     assert np.isfinite(model.distortion_)
 
 

@@ -17,6 +17,7 @@ from isoproj.baselines import (
     SecantAvoidance,
     sdp,
 )
+from isoproj.numerics.progress import Step, watching
 from isoproj.pairs.moments import AllPairsProblem
 from isoproj.solvers import api
 
@@ -63,7 +64,7 @@ def test_no_step_is_told_after_the_limit(estimator, last, hands):
         if len(steps) == last:
             hands.now = 100.0
 
-    with api.watching(told):
+    with watching(told, Step):
         model = clone(estimator).fit(ROWS)
     assert len(steps) == last
     assert str(model.status_) == "time_limit"
@@ -98,7 +99,7 @@ def test_random_roundings_stop_drawing_at_the_limit(rounding, hands):
     model = SDPProjection(
         3, rounding=rounding, n_rounds=50, time_limit=1.0, random_state=generator
     )
-    with api.watching(told):
+    with watching(told, Step):
         model.fit(ROWS)
     assert generator.draws == 1
     assert str(model.status_) == "time_limit"
@@ -130,7 +131,7 @@ def test_few_walks_over_all_pairs_follow_the_limit(estimator, hands, monkeypatch
         hands.now = 100.0
 
     monkeypatch.setattr(AllPairsProblem, "retained", counted)
-    with api.watching(told):
+    with watching(told, Step):
         clone(estimator).set_params(time_limit=1.0).fit(ROWS)
     # The average, or the rounded matrix and the relaxed one; nothing iterates.
     assert len(late) <= 2
@@ -151,7 +152,7 @@ def test_a_conic_solver_is_not_started_out_of_time(hands, monkeypatch):
 def test_a_bisection_that_ran_out_of_time_is_told_of(hands):
     rows = cloud(10, 25, 8) * 0.8 ** np.arange(8)
     steps = []
-    with api.watching(steps.append):
+    with watching(steps.append, Step):
         whole = NuMax(n_components=7, random_state=0).fit(rows)
     assert str(whole.status_) == "converged"
     last = len(steps) - 1
@@ -162,7 +163,7 @@ def test_a_bisection_that_ran_out_of_time_is_told_of(hands):
             hands.now = 100.0
 
     steps.clear()
-    with api.watching(told):
+    with watching(told, Step):
         model = NuMax(n_components=7, random_state=0, time_limit=1.0).fit(rows)
     assert len(steps) == last
     assert str(model.status_) == "time_limit"

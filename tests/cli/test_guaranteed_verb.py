@@ -6,7 +6,7 @@ import safetensors.numpy
 
 from isoproj import GuaranteedPCA
 from isoproj.cli.console import Console
-from isoproj.solvers.api import Step
+from isoproj.numerics.progress import Step, tell
 
 METHOD = ("--method", "guaranteed-pca")
 
@@ -126,10 +126,10 @@ def test_exports_of_the_model_give_what_transform_gives(inside, run, checked, po
 
 def test_progress_does_not_mix_the_bounds_of_different_solves(capsys):
     console = Console(json=False, quiet=False, verbose=True)
-    with console.steps(10, None) as show:
+    with console.progress("searching", n_pairs=10):
         for distortion, bound in ((0.3, 0.2), (0.8, 0.5)):
-            show(
+            tell(
                 Step(iteration=0, distortion=distortion, lower_bound=bound, seconds=0.0)
             )
     last = capsys.readouterr().err.splitlines()[-1]
-    assert "distortion 0.8000, at least 0.5000" in last
+    assert "distortion 0.8000, lower bound 0.5000, gap 60.00%" in last

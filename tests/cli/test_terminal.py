@@ -94,7 +94,8 @@ def test_slow_steps_without_a_terminal_are_plain_lines(folder, run, monkeypatch)
 
     monkeypatch.setattr(console, "_PAUSE", 0.0)
     _, _, err = run(*FIT, "--max-iter", 5)
-    assert re.search(r"step 5 of 5: distortion 0\.\d+, at least 0\.\d+, \d", err)
+    bounds = r"distortion 0\.\d+, lower bound 0\.\d+, gap \d+\.\d\d%"
+    assert re.search(rf"step 5 of 5: {bounds}, \d+\.\d s", err)
     _, _, err = run("audit", "model.isoproj", "points.npy")
     assert re.search(r"auditing: 780 of 780 pairs, .*pairs/s", err)
 
@@ -112,7 +113,7 @@ def test_walks_of_a_fit_tell_pairs_per_second_and_time_left(folder, run, monkeyp
 
 def test_a_terminal_shows_a_long_walk_of_a_fit_under_its_bar(monkeypatch):
     from isoproj.cli import console
-    from isoproj.engines.base import current_walk
+    from isoproj.numerics.progress import Walk, tell
 
     drawn = io.StringIO()
     drawn.isatty = lambda: True
@@ -120,9 +121,39 @@ def test_a_terminal_shows_a_long_walk_of_a_fit_under_its_bar(monkeypatch):
     monkeypatch.setattr(sys, "stderr", drawn)
     monkeypatch.setattr(console, "_BRIEF", -1.0)
     talk = console.Console(json=False, quiet=False, verbose=False)
-    with talk.steps(10, None):
-        tell = current_walk()
-        tell(0, 2_000_000)
-        tell(1_000_000, 2_000_000)
+    with talk.progress("searching", n_pairs=10):
+        tell(Walk(0, 2_000_000))
+        tell(Walk(1_000_000, 2_000_000))
     assert "searching" in drawn.getvalue()
     assert re.search(r"pairs/s, \d+ s left", drawn.getvalue())
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_before_a_projection_is_known_the_console_says_so(is_terminal, monkeypatch):
+    from isoproj.cli import console
+    from isoproj.numerics.progress import Step, tell
+
+    drawn = io.StringIO()
+    drawn.isatty = lambda: is_terminal
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", drawn)
+    monkeypatch.setattr(console, "_PAUSE", 0.0)
+    talk = console.Console(json=False, quiet=False, verbose=False)
+    unknown = Step(
+        iteration=0,
+        distortion=float("inf"),
+        lower_bound=float("-inf"),
+        seconds=0.0,
+        phase="starting",
+    )
+    with talk.progress("searching", n_pairs=10):
+        tell(unknown)
+    assert "no projection yet" in drawn.getvalue()
+    assert "starting" in drawn.getvalue()
+    assert "inf" not in drawn.getvalue()
+
+
+@pytest.mark.parametrize("verb", ["curve", "frontier"])
+def test_curves_tell_their_steps_too(verb, folder, run):
+    _, _, err = run(verb, "points.npy", "-k", 2, "-v")
+    assert re.search(r"step \d+: .* s$", err, re.MULTILINE)

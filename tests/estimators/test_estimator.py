@@ -168,8 +168,9 @@ def test_losing_nothing_is_claimed_only_where_it_is_true(form, gap):
 
 def test_copies_are_counted_in_a_warning():
     X = np.repeat(cloud(14, 6, 4), [1, 1, 1, 1, 2, 3], axis=0)
-    with pytest.warns(DuplicatePointsWarning, match=r"3 points .* 4 pairs"):
+    with pytest.warns(DuplicatePointsWarning, match=r"3 points .* 4 pairs") as told:
         fitted = model().fit(X)
+    assert told[0].filename == __file__
     assert fitted.certificate_.n_pairs == 36 - 4
     assert fitted.certificate_.n_identical == 4
     verify(fitted.certificate_, X)
@@ -231,7 +232,7 @@ def test_a_time_limit_gives_a_valid_answer_and_a_warning(monkeypatch):
         now[0] += 1.0
 
     with (
-        watching(second_passes),
+        watching(second_passes, Step),
         pytest.warns(ConvergenceWarning, match="time_limit"),
     ):
         fitted = model(max_iter=100_000, time_limit=5.0).fit(X)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from isoproj import audit
+from isoproj.numerics.progress import Walk, watching
 from isoproj.pairs.full_scan import N_BINS, ScanSettings, summarise
 from isoproj.pairs.rule import prepare_pairs
 
@@ -261,15 +262,13 @@ def test_directions_are_measured_from_the_origin():
 
 def test_progress_ends_at_all_pairs():
     seen = []
-    scanned(
-        DATA["normal"],
-        MAPS["orthonormal"],
-        in_small_blocks(FLOAT64),
-        progress=lambda done, n: seen.append((done, n)),
-    )
-    assert len(seen) > 1
-    assert seen == sorted(seen)
-    assert seen[-1] == (1770, 1770)
+    with watching(seen.append, Walk):
+        scanned(DATA["normal"], MAPS["orthonormal"], in_small_blocks(FLOAT64))
+    done = [walk.done for walk in seen]
+    assert len(done) > 2
+    assert done[0] == 0
+    assert done == sorted(done)
+    assert seen[-1] == Walk(1770, 1770)
 
 
 def test_an_audit_prints_its_own_numbers():

@@ -17,19 +17,19 @@ from sklearn.utils import check_random_state
 from isoproj.estimators.base import (
     LinearProjection,
     check_positive,
-    monitor_of,
     shipped_components,
-    warn_of_copies,
+    telling,
 )
+from isoproj.estimators.geometry import Geometry
 from isoproj.numerics.arrays import Rows
 from isoproj.numerics.spectral import Array, Indices, contraction
 from isoproj.numerics.threads import one_blas_thread
 from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.points import Points
-from isoproj.pairs.rule import PairSet, prepare_pairs
+from isoproj.pairs.rule import PairRule, PairSet
 from isoproj.proof.audit import audit
 from isoproj.proof.bounds import lower_bound
-from isoproj.solvers.api import Clock, Monitor, Status
+from isoproj.solvers.api import Clock, Status
 
 __all__ = ["Baseline", "Found", "Task", "check_choice", "check_fraction"]
 
@@ -47,7 +47,6 @@ class Task:
     labels: Any
     generator: np.random.RandomState
     clock: Clock
-    monitor: Monitor | None
 
     def pool(self, labels: NDArray[np.intp] | None = None) -> PairSearch:
         """Return the pairs that count, ready to be searched for extremes."""
@@ -126,20 +125,19 @@ class Baseline(LinearProjection):
         self._check_common(rows.shape[1])
         self._check_parameters()
         clock = Clock(self.time_limit)
-        points, pairs = prepare_pairs(rows, self.pairs, rotate=True)
-        warn_of_copies(points, pairs)
+        geometry = Geometry.prepare(rows, PairRule.of(self.pairs))
         task = Task(
             rows=rows,
-            points=points,
-            pairs=pairs,
+            points=geometry.points,
+            pairs=geometry.pairs,
             labels=y,
             generator=check_random_state(self.random_state),
             clock=clock,
-            monitor=monitor_of(type(self).__name__, self.verbose),
         )
-        with one_blas_thread():
-            found = self._keep_span(task) or self._search(task)
-        self._adopt(task, found)
+        with telling(type(self).__name__, self.verbose):
+            with one_blas_thread():
+                found = self._keep_span(task) or self._search(task)
+            self._adopt(task, found)
         if found.status.advice:
             self._warn_of_status(found.status)
         return self

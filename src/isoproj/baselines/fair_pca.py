@@ -17,9 +17,10 @@ from isoproj.baselines.base import Baseline, Found, Task
 from isoproj.baselines.fantope import FractionalProjection
 from isoproj.baselines.rounds import Best
 from isoproj.estimators.base import check_positive
+from isoproj.numerics.progress import Step, tell
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.moments import Problem, pose
-from isoproj.solvers.api import Clock, Monitor, Status, Step
+from isoproj.solvers.api import Clock, Status
 
 __all__ = ["FairPCA", "reduce_rank"]
 
@@ -136,12 +137,7 @@ class FairPCA(Baseline):
             raise ValueError(msg)
         problem = pose(task.points, task.pairs, self._k)
         game = _Game(problem, rate=self.rate)
-        status = game.play(
-            max_iter=int(self.max_iter),
-            tol=self.tol,
-            clock=task.clock,
-            monitor=task.monitor,
-        )
+        status = game.play(max_iter=int(self.max_iter), tol=self.tol, clock=task.clock)
         reduced = reduce_rank(problem, game.average, clock=task.clock)
         rounded = FractionalProjection.of(reduced)
         basis = rounded.leading(self._k)
@@ -177,24 +173,20 @@ class _Game:
         """The average of the answers, a matrix of the fantope."""
         return self.total / self.n_rounds
 
-    def play(
-        self, *, max_iter: int, tol: float, clock: Clock, monitor: Monitor | None
-    ) -> Status:
+    def play(self, *, max_iter: int, tol: float, clock: Clock) -> Status:
         """Play until the average's value is within ``tol`` of the best dual value."""
         for iteration in range(1, max_iter + 1):
             distortion = self._round()
             relaxed = 1.0 - float(self.total_kept.min()) / iteration
             lower = -self.weights.cost
-            if monitor is not None:
-                monitor(
-                    Step(
-                        iteration=iteration,
-                        distortion=distortion,
-                        lower_bound=lower,
-                        seconds=clock.seconds,
-                        relaxed=relaxed,
-                    )
-                )
+            step = Step(
+                iteration=iteration,
+                distortion=distortion,
+                lower_bound=lower,
+                seconds=clock.seconds,
+                relaxed=relaxed,
+            )
+            tell(step)
             if relaxed - lower <= tol * lower:
                 return Status.CONVERGED
             if clock.is_over:

@@ -29,7 +29,7 @@ class FixedRankRounds(Rounds):
     n_low = n_high = 300
 
     def __init__(self, task: Task, k: int) -> None:
-        self.pool, self.clock, self.monitor = task.pool(), task.clock, task.monitor
+        self.pool, self.clock = task.pool(), task.clock
         basis, ends = principal_start(
             self.pool, k, n_low=2 * self.n_low, n_high=self.n_high
         )
@@ -59,7 +59,6 @@ class FixedRankRounds(Rounds):
             self.pool,
             max_rounds=max(1, max_iter // STEPS_PER_ROUND),
             clock=self.clock,
-            monitor=self.monitor,
             exhausted=Status.COMPLETED,
         )
         return Found(

@@ -168,7 +168,6 @@ class NuMax(Baseline):
             pool,
             max_rounds=_MAX_ROUNDS,
             clock=task.clock,
-            monitor=task.monitor,
             exhausted=Status.MAX_ITER,
         )
         return Found(

@@ -9,9 +9,10 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
+from isoproj.numerics.progress import Step, tell
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.oracle import Extremes, PairSearch
-from isoproj.solvers.api import Clock, Monitor, Status, Step
+from isoproj.solvers.api import Clock, Status
 
 __all__ = ["Best", "Rounds", "union"]
 
@@ -41,8 +42,8 @@ class Rounds(ABC):
     """A method that proposes a map, sees what it does to all pairs, and responds.
 
     Methods with a working set solve on a few pairs, look at all of them, and take in
-    those that the map treats worst. ``distortion``, ``lower`` and ``relaxed`` are what
-    a monitor is told.
+    those that the map treats worst. ``distortion``, ``lower`` and ``relaxed`` are told
+    after every round.
     """
 
     n_low: int
@@ -70,7 +71,6 @@ class Rounds(ABC):
         *,
         max_rounds: int,
         clock: Clock,
-        monitor: Monitor | None,
         exhausted: Status,
     ) -> Status:
         """Run the rounds; ``exhausted`` is the status when ``max_rounds`` are used up.
@@ -81,17 +81,15 @@ class Rounds(ABC):
             factor = self.propose()
             ends = pool.extremes(factor, n_low=self.n_low, n_high=self.n_high)
             status = self.judge(factor, ends)
-            if monitor is not None:
-                monitor(
-                    Step(
-                        iteration=number,
-                        distortion=self.distortion,
-                        lower_bound=self.lower,
-                        seconds=clock.seconds,
-                        relaxed=self.relaxed,
-                        n_working=self.pairs.shape[0],
-                    )
-                )
+            step = Step(
+                iteration=number,
+                distortion=self.distortion,
+                lower_bound=self.lower,
+                seconds=clock.seconds,
+                relaxed=self.relaxed,
+                n_working=self.pairs.shape[0],
+            )
+            tell(step)
             if status is not None:
                 return status
             if number + 1 < max_rounds:

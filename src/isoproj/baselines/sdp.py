@@ -27,9 +27,10 @@ from isoproj.baselines.fantope import FractionalProjection, project_on_fantope
 from isoproj.baselines.isometry import matrix_root, principal_start
 from isoproj.baselines.rounds import Best, Rounds, union
 from isoproj.estimators.base import check_positive
+from isoproj.numerics.progress import Step, tell
 from isoproj.numerics.spectral import Array, Indices, top_eigenpairs
 from isoproj.pairs.oracle import Extremes, PairSearch
-from isoproj.solvers.api import Clock, Monitor, Status, Step
+from isoproj.solvers.api import Clock, Status
 from isoproj.solvers.relaxation.path import solve_relaxation
 from isoproj.solvers.relaxation.problem import LargestFloor, Relaxation
 
@@ -187,12 +188,7 @@ default="deterministic"
         if self.solver == "relaxation":
             return _solve_ours(task, self._k, self.tol)
         return solve_conic(
-            task.pool(),
-            self._k,
-            self.solver,
-            tol=self.tol,
-            clock=task.clock,
-            monitor=task.monitor,
+            task.pool(), self._k, self.solver, tol=self.tol, clock=task.clock
         )
 
     def _rounded(
@@ -234,16 +230,15 @@ def _solve_ours(task: Task, k: int, tol: float) -> _Relaxed:
     search, clock = PairSearch(task.points, task.pairs), task.clock
 
     def watch(iteration: int, best: Relaxation) -> bool:
-        if task.monitor is not None:
-            task.monitor(
-                Step(
-                    iteration=iteration,
-                    distortion=best.relaxed,
-                    lower_bound=best.lower,
-                    seconds=clock.seconds,
-                    relaxed=best.relaxed,
-                )
-            )
+        step = Step(
+            iteration=iteration,
+            distortion=best.relaxed,
+            lower_bound=best.lower,
+            seconds=clock.seconds,
+            relaxed=best.relaxed,
+            phase="relaxation",
+        )
+        tell(step)
         return clock.is_over
 
     found = solve_relaxation(search, LargestFloor(k), tol=tol, callback=watch)
@@ -268,7 +263,6 @@ def solve_conic(
     *,
     tol: float = 1e-4,
     clock: Clock,
-    monitor: Monitor | None = None,
 ) -> _Relaxed:
     """Solve the relaxation with SCS or Clarabel, to a relative gap of ``tol``."""
     library = _library(backend)
@@ -280,7 +274,6 @@ def solve_conic(
             pool,
             max_rounds=_MAX_ROUNDS,
             clock=clock,
-            monitor=monitor,
             exhausted=Status.MAX_ITER,
         )
     pairs, weights = conic.bound.item

@@ -114,7 +114,6 @@ class SecantAvoidance(Baseline):
             pool,
             max_rounds=int(self.max_iter) + 1,
             clock=task.clock,
-            monitor=task.monitor,
             exhausted=Status.COMPLETED,
         )
         return Found(columns=turns.best.item, n_iter=turns.n_iter, status=status)

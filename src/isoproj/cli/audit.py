@@ -19,7 +19,6 @@ from isoproj.cli.models import (
     pair_options,
     read_labels,
 )
-from isoproj.engines.base import walking
 from isoproj.files.read.reading import DataFile, holds_model, read_points
 from isoproj.numerics.arrays import as_dense
 from isoproj.pairs.rule import PairRule
@@ -41,13 +40,12 @@ def audit(options: argparse.Namespace, console: Console) -> None:
     console.note(str(data))
     labels = read_labels(options.labels, data)
     pairs = replace(usual.elsewhere(labels), labels=labels, **pair_options(options))
-    with console.pairs("auditing") as progress:
+    with console.progress("auditing"):
         result = measure(
             data.points,
             components,
             pairs=pairs,
             n_worst=options.worst,
-            progress=progress,
             memory_limit=memory_limit(options),
         )
     allowed = options.max_distortion
@@ -63,7 +61,7 @@ def verify(options: argparse.Namespace, console: Console) -> None:
     model = load_model(options.model)
     data = options_data(options, min_rows=2)
     console.note(str(data))
-    with console.pairs("verifying") as progress, walking(progress):
+    with console.progress("verifying"):
         claims = check_claims(
             model.certificate, data.points, memory_limit=memory_limit(options)
         )

@@ -9,14 +9,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from isoproj._version import __version__
-from isoproj.engines.base import walking
-from isoproj.solvers.api import Monitor, Step
+from isoproj.numerics.progress import Event, Step, Walk, watching
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from isoproj.cli.payloads import Payload
 
 __all__ = ["Console"]
@@ -85,29 +86,20 @@ class Console:
         self.say(caption) if caption else None
 
     @contextmanager
-    def steps(self, n_pairs: int, total: int | None) -> Iterator[Monitor]:
-        """Show the progress of a fit; yield the function to call after every step.
+    def progress(
+        self, walks: str, *, n_pairs: int | None = None, total: int | None = None
+    ) -> Iterator[None]:
+        """Show all progress events inside the context.
 
-        ``n_pairs`` is the number of pairs, ``total`` the number of steps if known.
+        ``walks`` says what a walk over pairs does, such as "auditing". If there are
+        steps too, give the number of all pairs, and the ``total`` of steps if known.
         """
         if self.quiet or self.verbose or not _is_terminal(sys.stderr):
-            with walking(self._pair_lines("searching")):
-                yield self._step_lines(total)
+            with watching(_Lines(self, walks, total)):
+                yield
             return
-        with _step_display(n_pairs, total) as show:
-            yield show
-
-    @contextmanager
-    def pairs(self, label: str) -> Iterator[Callable[[int, int], None]]:
-        """Show the progress of a walk over pairs; yield the function to call.
-
-        Its arguments are the number of pairs done and the number of all pairs.
-        """
-        if self.quiet or not _is_terminal(sys.stderr):
-            yield self._pair_lines(label)
-            return
-        with _pair_display(label) as show:
-            yield show
+        with _bars(walks, n_pairs, total) as bars, watching(bars):
+            yield
 
     @contextmanager
     def pieces(self, label: str, total: int) -> Iterator[Callable[[str, float], None]]:
@@ -132,76 +124,142 @@ class Console:
 
         return show
 
-    def _step_lines(self, total: int | None) -> Monitor:
-        """Return a function that prints a line for a step now and then."""
-        best = _BestBounds()
-        of = "" if total is None else f" of {total}"
-        last = time.monotonic()
 
-        def show(step: Step) -> None:
-            nonlocal last
-            best.see(step)
-            now = time.monotonic()
-            if self.verbose or now - last >= _PAUSE:
-                last = now
-                self.note(f"step {step.iteration}{of}: {best}, {step.seconds:.1f} s")
+class _Lines:
+    """Prints progress events as lines: every step if verbose, else one now and then."""
 
-        return show
+    def __init__(self, console: Console, walks: str, total: int | None) -> None:
+        self.console, self.walks = console, walks
+        self.steps, self.speed = _Steps(total), _Speed()
+        self.last_step = self.last_walk = time.monotonic()
 
-    def _pair_lines(self, label: str) -> Callable[[int, int], None]:
-        """Return a function that prints the progress of a walk now and then."""
-        walk, last = _Walk(), time.monotonic()
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Walk):
+            self._show_walk(event)
+        else:
+            self._show_step(event)
 
-        def show(done: int, total: int) -> None:
-            nonlocal last
-            walk.see(done, total)
-            if done == 0:
-                last = walk.start
-            elif time.monotonic() - last >= _PAUSE:
-                last = time.monotonic()
-                self.note(f"{label}: {done:,} of {total:,} pairs, {walk}")
+    def _show_step(self, step: Step) -> None:
+        best, now = self.steps.see(step), time.monotonic()
+        if self.console.verbose or now - self.last_step >= _PAUSE:
+            self.last_step = now
+            self.console.note(best.line(self.steps.total))
 
-        return show
+    def _show_walk(self, walk: Walk) -> None:
+        self.speed.see(walk)
+        if walk.done == 0:
+            self.last_walk = self.speed.start
+        elif time.monotonic() - self.last_walk >= _PAUSE:
+            self.last_walk = time.monotonic()
+            done = f"{walk.done:,} of {walk.total:,} pairs"
+            self.console.note(f"{self.walks}: {done}, {self.speed}")
 
 
-class _Walk:
+class _Bars:
+    """Shows progress events as bars of rich: one of steps, one of the present walk."""
+
+    def __init__(
+        self,
+        progress: Progress,
+        walks: str,
+        n_pairs: int | None,
+        total: int | None,
+    ) -> None:
+        self.progress, self.n_pairs = progress, n_pairs
+        self.steps, self.speed = _Steps(total), _Speed()
+        self.fit = progress.add_task(
+            "fitting", total=total, bounds="", rate="", visible=n_pairs is not None
+        )
+        self.walk = progress.add_task(
+            walks, total=None, bounds="", rate="", visible=n_pairs is None
+        )
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Walk):
+            self._show_walk(event)
+        else:
+            self._show_step(event)
+
+    def _show_walk(self, walk: Walk) -> None:
+        self.speed.see(walk)
+        is_long = self.speed.seconds > _BRIEF and walk.done < walk.total
+        self.progress.update(
+            self.walk,
+            completed=walk.done,
+            total=walk.total,
+            visible=self.n_pairs is None or is_long,
+            bounds=str(self.speed),
+        )
+
+    def _show_step(self, step: Step) -> None:
+        best = self.steps.see(step)
+        # Only solvers with a fixed number of steps look at all pairs in every step.
+        rate = f"{step.n_working:,} pairs"
+        if self.steps.total is not None:
+            done = (self.n_pairs or 0) * (step.iteration + 1)
+            rate = _rate(done / max(step.seconds, 1e-9))
+        gap = f"gap {best.gap:.2%}, " if math.isfinite(best.gap) else ""
+        self.progress.update(
+            self.fit,
+            description=f"fitting, {step.phase}" if step.phase else "fitting",
+            completed=step.iteration,
+            bounds=_interval(best),
+            rate=gap + rate,
+        )
+
+
+class _Steps:
+    """The steps of a fit; with a known ``total``, the best bounds among them.
+
+    A fit of unknown length may solve several problems one after the other, and tells
+    the best bounds of each itself.
+    """
+
+    def __init__(self, total: int | None) -> None:
+        self.total = total
+        self.best: Step | None = None
+
+    def see(self, step: Step) -> Step:
+        """Return the step, with the best bounds so far."""
+        if self.total is not None and self.best is not None:
+            upper = min(step.distortion, self.best.distortion)
+            lower = max(step.lower_bound, self.best.lower_bound)
+            step = replace(step, distortion=upper, lower_bound=lower)
+        self.best = step
+        return step
+
+
+class _Speed:
     """Pairs per second and seconds left of a walk over pairs."""
 
     def __init__(self) -> None:
         self.start = time.monotonic()
         self.rate = self.left = 0.0
 
-    def see(self, done: int, total: int) -> None:
+    def see(self, walk: Walk) -> None:
         now = time.monotonic()
-        if done == 0:
+        if walk.done == 0:
             # A new walk begins.
             self.start = now
-        self.rate = done / max(now - self.start, 1e-9)
-        self.left = (total - done) / max(self.rate, 1e-9)
+        self.rate = walk.done / max(now - self.start, 1e-9)
+        self.left = (walk.total - walk.done) / max(self.rate, 1e-9)
 
     @property
     def seconds(self) -> float:
         return time.monotonic() - self.start
 
     def __str__(self) -> str:
+        if self.rate == 0.0:
+            return "no pair done yet"
         return f"{_rate(self.rate)}, {_duration(self.left)} left"
 
 
-class _BestBounds:
-    """The best distortion and the best lower bound of the steps so far."""
-
-    def __init__(self) -> None:
-        self.upper, self.lower = math.inf, 0.0
-
-    def see(self, step: Step) -> None:
-        if step.iteration == 0:
-            # A new solve begins, perhaps for another number of dimensions.
-            self.upper, self.lower = math.inf, 0.0
-        self.upper = min(self.upper, step.distortion)
-        self.lower = max(self.lower, step.lower_bound)
-
-    def __str__(self) -> str:
-        return f"distortion {self.upper:.4f}, at least {self.lower:.4f}"
+def _interval(step: Step) -> str:
+    """Return both bounds as an interval, in words before there is a projection."""
+    if not math.isfinite(step.distortion):
+        return "no projection yet"
+    # No distortion is below 0, so 0 is a bound before another is known.
+    return f"{max(0.0, step.lower_bound):.4f} to {step.distortion:.4f}"
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can say
@@ -259,8 +317,8 @@ def _draw_table(
 
 
 @contextmanager
-def _step_display(n_pairs: int, total: int | None) -> Iterator[Monitor]:
-    """Show a progress bar of a fit; yield the function to call after a step."""
+def _bars(walks: str, n_pairs: int | None, total: int | None) -> Iterator[_Bars]:
+    """Show progress bars on a terminal; yield the listener that moves them."""
     import rich.console
     from rich.progress import (
         BarColumn,
@@ -274,64 +332,13 @@ def _step_display(n_pairs: int, total: int | None) -> Iterator[Monitor]:
     columns: list[Any] = [
         TextColumn("{task.description}"),
         BarColumn(bar_width=None),
+        TextColumn("{task.fields[bounds]}"),
     ]
-    columns += [TextColumn("{task.fields[bounds]}")]
     if console.width >= 72:
         columns += [TextColumn("{task.fields[rate]}"), TimeElapsedColumn()]
     columns += [TimeRemainingColumn()] if total is not None else []
-    best, walk = _BestBounds(), _Walk()
     with Progress(*columns, console=console) as progress:
-        task = progress.add_task("fitting", total=total, bounds="", rate="")
-        search = progress.add_task("searching", visible=False, bounds="", rate="")
-
-        def show_walk(done: int, n_pairs: int) -> None:
-            walk.see(done, n_pairs)
-            progress.update(
-                search,
-                completed=done,
-                total=n_pairs,
-                visible=walk.seconds > _BRIEF and done < n_pairs,
-                bounds=str(walk),
-            )
-
-        def show(step: Step) -> None:
-            best.see(step)
-            done = n_pairs * (step.iteration + 1) / max(step.seconds, 1e-9)
-            # Only solvers with a fixed number of steps look at all pairs in every step.
-            working = f"{step.n_working:,} pairs"
-            progress.update(
-                task,
-                completed=step.iteration,
-                bounds=f"{best.lower:.4f} to {best.upper:.4f}",
-                rate=working if total is None else _rate(done),
-            )
-
-        with walking(show_walk):
-            yield show
-
-
-@contextmanager
-def _pair_display(label: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar of a walk over pairs; yield the function to call."""
-    import rich.console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = rich.console.Console(stderr=True)
-    columns: list[Any] = [
-        TextColumn(label),
-        BarColumn(bar_width=None),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-    ]
-    walk = _Walk()
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task(label, total=None, rate="")
-
-        def show(done: int, total: int) -> None:
-            walk.see(done, total)
-            progress.update(task, completed=done, total=total, rate=_rate(walk.rate))
-
-        yield show
+        yield _Bars(progress, walks, n_pairs, total)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from isoproj.cli.console import Console
 from isoproj.cli.models import (
     check_dimensions,
     check_outputs,
+    count_pairs,
     options_data,
     pair_options,
     read_labels,
@@ -30,15 +31,16 @@ def curve(options: argparse.Namespace, console: Console) -> None:
     largest = min(options.max_k, int(data.points.shape[1]))
     check_dimensions(options.n_components or (), data)
     console.note(str(data))
-    found = distortion_curve(
-        data.points,
-        options.n_components or range(1, largest + 1),
-        labels=read_labels(options.labels, data),
-        **pair_options(options),
-        tol=options.tol,
-        time_limit=options.time_limit,
-        random_state=options.seed,
-    )
+    with console.progress("searching", n_pairs=count_pairs(data)):
+        found = distortion_curve(
+            data.points,
+            options.n_components or range(1, largest + 1),
+            labels=read_labels(options.labels, data),
+            **pair_options(options),
+            tol=options.tol,
+            time_limit=options.time_limit,
+            random_state=options.seed,
+        )
     if options.plot is not None:
         from isoproj import plot
 
@@ -68,16 +70,17 @@ def frontier(options: argparse.Namespace, console: Console) -> None:
     check_outputs(options, options.plot)
     data = options_data(options, min_rows=2)
     console.note(str(data))
-    found = guarantee_frontier(
-        data.points,
-        options.n_components,
-        options.n_points,
-        objective=options.objective,
-        labels=read_labels(options.labels, data),
-        **pair_options(options),
-        tol=options.tol,
-        random_state=options.seed,
-    )
+    with console.progress("searching", n_pairs=count_pairs(data)):
+        found = guarantee_frontier(
+            data.points,
+            options.n_components,
+            options.n_points,
+            objective=options.objective,
+            labels=read_labels(options.labels, data),
+            **pair_options(options),
+            tol=options.tol,
+            random_state=options.seed,
+        )
     if options.plot is not None:
         from isoproj import plot
 

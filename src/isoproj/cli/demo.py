@@ -18,7 +18,7 @@ from isoproj.exceptions import DuplicatePointsWarning
 from isoproj.files.read.reading import read_points
 from isoproj.numerics.spectral import orthonormal
 from isoproj.proof.audit import AuditResult, audit
-from isoproj.solvers.api import Status, watching
+from isoproj.solvers.api import Status
 
 __all__ = ["demo"]
 
@@ -37,8 +37,7 @@ def demo(options: argparse.Namespace, console: Console) -> None:
     start = time.perf_counter()
     model = NearIsometricProjection(n_components=k, random_state=0)
     with (
-        console.steps(n_pairs, None) as show,
-        watching(show),
+        console.progress("searching", n_pairs=n_pairs),
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore", DuplicatePointsWarning)

@@ -14,6 +14,7 @@ from isoproj.cli.errors import Interrupted, UsageError
 from isoproj.cli.models import (
     check_dimensions,
     check_outputs,
+    count_pairs,
     options_data,
     pair_options,
     read_labels,
@@ -21,7 +22,7 @@ from isoproj.cli.models import (
 from isoproj.estimators.guaranteed_pca import GuaranteedPCA
 from isoproj.estimators.near_isometric import NearIsometricProjection
 from isoproj.files.read.reading import DataFile
-from isoproj.solvers.api import Status, watching
+from isoproj.solvers.api import Status
 
 __all__ = ["fit"]
 
@@ -44,10 +45,9 @@ def fit(options: argparse.Namespace, console: Console) -> None:
     labels = read_labels(options.labels, data)
     model = _METHODS[options.method](**_parameters(options))
     start = time.perf_counter()
-    n_pairs = data.points.shape[0] * (data.points.shape[0] - 1) // 2
     usual = _USUAL_STEPS.get(options.solver)
     total = None if usual is None else options.max_iter or usual
-    with console.steps(n_pairs, total) as show, watching(show):
+    with console.progress("searching", n_pairs=count_pairs(data), total=total):
         model.fit(data.points, labels)
     seconds = time.perf_counter() - start
     if data.names is not None:

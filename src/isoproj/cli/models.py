@@ -26,6 +26,7 @@ __all__ = [
     "check_dimensions",
     "check_features",
     "check_outputs",
+    "count_pairs",
     "load_model",
     "memory_limit",
     "options_data",
@@ -72,6 +73,12 @@ class Model:
             )
             raise UsageError(msg)
         return data.points
+
+
+def count_pairs(data: DataFile) -> int:
+    """Return the number of all pairs of rows."""
+    n_rows = int(data.points.shape[0])
+    return n_rows * (n_rows - 1) // 2
 
 
 def check_features(data: DataFile, n_features: int, path: str) -> None:

@@ -19,7 +19,7 @@ from isoproj.reproduction.datasets import MissingDataError, load
 from isoproj.reproduction.figures import draw_all
 from isoproj.reproduction.page import render_page
 from isoproj.reproduction.records import Records
-from isoproj.reproduction.runner import Progress, run_cells
+from isoproj.reproduction.runner import CellsDone, run_cells
 from isoproj.reproduction.table import Experiment, chosen, in_order
 
 __all__ = ["page_command", "reproduce"]
@@ -145,10 +145,10 @@ def _run(
     console.note(f"{len(cells) - missing} of {len(cells)} cells are finished already")
     with console.pieces("reproducing", missing) as show:
 
-        def tell(progress: Progress) -> None:
-            finished = progress.finished
+        def tell(cells_done: CellsDone) -> None:
+            finished = cells_done.finished
             text = f"{finished.cell.key}, {finished.seconds:.1f} s"
-            show(text, progress.seconds_left)
+            show(text, cells_done.seconds_left)
 
         try:
             return run_cells(cells, path, jobs=jobs, progress=tell)

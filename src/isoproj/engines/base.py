@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from contextvars import ContextVar
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from isoproj.numerics.threads import n_threads, one_blas_thread, threaded_map
@@ -17,14 +16,11 @@ from isoproj.numerics.threads import n_threads, one_blas_thread, threaded_map
 __all__ = [
     "Engine",
     "Geometry",
-    "Progress",
     "Run",
     "Sweep",
     "ThreadEngine",
     "Visitor",
     "chosen",
-    "current_walk",
-    "walking",
 ]
 
 Task = TypeVar("Task", contravariant=True)
@@ -34,39 +30,6 @@ Geometry: TypeAlias = Any
 Visitor: TypeAlias = Callable[[Task], Part]
 # Does tasks, passes each answer to a callback (or None), and returns the merged answer.
 Run: TypeAlias = Callable[[Sequence[Task], Callable[[Part], None] | None], Part]
-# Called with pairs done and pairs in all.
-Progress: TypeAlias = Callable[[int, int], None]
-
-_walk: ContextVar[Progress | None] = ContextVar("walk", default=None)
-
-
-@contextmanager
-def walking(progress: Progress) -> Iterator[None]:
-    """Report the progress of every sweep over pairs inside the context.
-
-    ``progress`` is called with pairs done and pairs in all; each sweep begins with 0.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj import NearIsometricProjection
-    >>> from isoproj.engines.base import walking
-    >>> seen = []
-    >>> with walking(lambda done, n_pairs: seen.append((done, n_pairs))):
-    ...     model = NearIsometricProjection(n_components=1).fit(np.eye(3))
-    >>> seen[0], seen[-1]
-    ((0, 3), (3, 3))
-    """
-    token = _walk.set(progress)
-    try:
-        yield
-    finally:
-        _walk.reset(token)
-
-
-def current_walk(progress: Progress | None = None) -> Progress:
-    """Return the progress callback: the argument, else the active one, else a no-op."""
-    return progress or _walk.get() or (lambda _done, _n_pairs: None)
 
 
 class Sweep(Protocol[Task, Part]):
@@ -89,16 +52,7 @@ class Engine(Protocol):
 
 
 class ThreadEngine:
-    """Runs sweeps on threads of this process; ``ISOPROJ_NUM_THREADS`` says how many.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj import audit
-    >>> from isoproj.engines.base import ThreadEngine
-    >>> audit(np.eye(3), [[1.0, 0.0, 0.0]], engine=ThreadEngine()).distortion
-    1.0
-    """
+    """Runs sweeps on threads of this process; ``ISOPROJ_NUM_THREADS`` says how many."""
 
     @contextmanager
     def opened(
@@ -122,14 +76,7 @@ class ThreadEngine:
 
 
 def chosen(engine: Engine | None) -> Engine:
-    """Return the engine, or threads for None; raise ValueError if it is no engine.
-
-    Examples
-    --------
-    >>> from isoproj.engines.base import chosen
-    >>> type(chosen(None)).__name__
-    'ThreadEngine'
-    """
+    """Return the engine, or threads for None; raise ValueError if it is no engine."""
     if engine is None:
         return ThreadEngine()
     if not hasattr(engine, "opened"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import sys
-import warnings
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,16 +24,14 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 import isoproj
-from isoproj.exceptions import DuplicatePointsWarning
 from isoproj.numerics.arrays import Rows, as_rows, check_real, checked_rows, is_sparse
-from isoproj.numerics.progress import Step, tell, watching
+from isoproj.numerics.progress import LOGGER, Step, watching
 from isoproj.numerics.spectral import Array, canonical_signs, contraction, orthonormal
 from isoproj.numerics.storage import Storage, check_memory_limit, row_slices
 from isoproj.numerics.threads import single_blas_thread
 from isoproj.pairs.points import Points, times
-from isoproj.pairs.rule import LABELLED, PairRule, PairSet
+from isoproj.pairs.rule import LABELLED, PairRule
 from isoproj.proof.audit import audit
-from isoproj.solvers.api import Monitor
 
 if TYPE_CHECKING:
     from isoproj import Report
@@ -42,10 +40,8 @@ __all__ = [
     "LinearProjection",
     "check_positive",
     "images_of",
-    "monitor_of",
     "shipped_components",
     "telling",
-    "warn_of_copies",
 ]
 
 
@@ -262,35 +258,24 @@ def check_positive(name: str, value: float | None, *, integral: bool) -> None:
         raise ValueError(msg)
 
 
-def warn_of_copies(points: Points, pairs: PairSet) -> None:
-    """Tell that pairs of identical points were left out, if any were."""
-    if pairs.n_identical:
-        msg = (
-            f"{points.n_copies} points repeat another exactly; {pairs.n_identical} "
-            "pairs of identical points have no direction and do not count."
-        )
-        warnings.warn(msg, DuplicatePointsWarning, stacklevel=3)
-
-
-def monitor_of(name: str, verbose: int) -> Monitor | None:
-    """Return who is told of every step."""
-
-    def both(step: Step) -> None:
-        with telling(name, verbose):
-            tell(step)
-
-    return both
-
-
 @contextmanager
 def telling(name: str, verbose: int) -> Iterator[None]:
-    """Write a line for every step inside the context to standard error, if verbose."""
+    """Log the begin and the end of a fit; if verbose, write its steps to stderr."""
+    start, last = time.monotonic(), ""
 
-    def write(step: Step) -> None:
-        sys.stderr.write(
-            f"[{name}] {step.iteration:4d}  distortion {step.distortion:.6f}  "
-            f"lower bound {step.lower_bound:.6f}  {step.seconds:8.2f} s\n"
-        )
+    def listen(step: Step) -> None:
+        nonlocal last
+        last = f", {step.bounds}"
+        if verbose:
+            sys.stderr.write(f"[{name}] {step.line()}\n")
 
-    with watching(write, Step) if verbose else contextlib.nullcontext():
-        yield
+    LOGGER.info("%s: begins", name)
+    end = "ends"
+    try:
+        with watching(listen, Step):
+            yield
+    except BaseException as error:
+        end = f"fails with {type(error).__name__}"
+        raise
+    finally:
+        LOGGER.info("%s: %s, %.1f s%s", name, end, time.monotonic() - start, last)

@@ -70,7 +70,7 @@ class Geometry:
                 f"{pairs.n_identical} pairs of identical points have no direction and "
                 "do not count."
             )
-            warnings.warn(msg, DuplicatePointsWarning, stacklevel=5)
+            warnings.warn(msg, DuplicatePointsWarning, stacklevel=3)
         return Geometry(rows, points, pairs, memory_limit, engine)
 
     @cached_property

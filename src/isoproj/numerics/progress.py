@@ -1,10 +1,12 @@
 """One stream of progress events: steps of a solve and walks over pairs.
 
 Whoever works calls ``tell``; whoever wants to know wraps the work in ``watching``.
+Every step is also a debug record of the logger ``isoproj``.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +14,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TypeAlias
 
-__all__ = ["Event", "Listener", "Step", "Walk", "tell", "watching"]
+__all__ = ["LOGGER", "Event", "Listener", "Step", "Walk", "tell", "watching"]
+
+LOGGER = logging.getLogger("isoproj")
+# Without a handler of the user's own, records are not printed.
+LOGGER.addHandler(logging.NullHandler())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +62,35 @@ class Step:
         if self.lower_bound <= 0.0:
             return math.inf if self.distortion > 0.0 else 0.0
         return self.distortion / self.lower_bound - 1.0
+
+    @property
+    def bounds(self) -> str:
+        """Both bounds and their gap in words; a bound that is not known says so."""
+        has_basis = math.isfinite(self.distortion)
+        has_objective = self.kept > 0.0 or self.kept_bound < 1.0
+        words = ["no projection yet"]
+        if has_basis:
+            words = [f"distortion {self.distortion:.4f}"]
+        is_bounded = self.lower_bound > 0.0 or self.distortion <= 0.0
+        if math.isfinite(self.lower_bound) and is_bounded:
+            words.append(f"lower bound {self.lower_bound:.4f}")
+        elif not has_objective:
+            words.append("no lower bound yet")
+        gap = self.gap if has_basis else math.inf
+        if has_objective:
+            most = min(1.0, self.kept_bound)
+            words.append(f"keeps {self.kept:.4f} of at most {most:.4f}")
+            gap = most / self.kept - 1.0 if self.kept > 0.0 else math.inf
+        if math.isfinite(gap):
+            words.append(f"gap {gap:.2%}")
+        return ", ".join(words)
+
+    def line(self, total: int | None = None) -> str:
+        """Return number, of ``total`` if known, phase, bounds and seconds in words."""
+        of = "" if total is None else f" of {total}"
+        phase = f"{self.phase}, " if self.phase else ""
+        head = f"step {self.iteration}{of}: {phase}"
+        return f"{head}{self.bounds}, {self.seconds:.1f} s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +144,8 @@ def watching(
 
 
 def tell(event: Event) -> None:
-    """Call every active listener with an event."""
+    """Call every active listener with an event, and log it if it is a step."""
+    if isinstance(event, Step) and LOGGER.isEnabledFor(logging.DEBUG):
+        LOGGER.debug(event.line())
     for listener in _listeners.get():
         listener(event)

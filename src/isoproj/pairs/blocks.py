@@ -126,12 +126,8 @@ class Workspace:
 class SquaredDistances:
     """Points ready for products that give blocks of squared distances.
 
-    Parameters
-    ----------
-    right : ndarray of shape (n_points, width + 2)
-        ``[b, 1, |b|^2]`` for every point.
-    error, offset : float
-        An entry is off by at most ``error * (|a|^2 + |b|^2) + offset``.
+    ``right`` holds ``[b, 1, |b|^2]`` for every point; an entry is off by at most
+    ``error * (|a|^2 + |b|^2) + offset``.
     """
 
     right: Real
@@ -251,18 +247,9 @@ class SquaredDistances:
 class Block:
     """Squared distances of pairs, those of close pairs left out.
 
-    Parameters
-    ----------
-    rows, columns : slice
-        Points of the rows and of the columns.
-    squares : ndarray of shape (n_rows, n_columns)
-        Squared distances; infinity at close entries and where there is no pair.
-    least : ndarray of shape (n_rows,)
-        Smallest entry of each row.
-    absent : ndarray of shape (n_rows, n_columns) or None
-        Which entries are infinite; None if none is.
-    close : ndarray of shape (m, 2)
-        Close pairs, as point numbers.
+    ``squares`` is infinite at close entries and where there is no pair; ``absent`` says
+    where, or is None. ``least`` holds the smallest entry of each row, and ``close`` the
+    close pairs as point numbers.
     """
 
     rows: slice
@@ -285,14 +272,9 @@ class Block:
 
 
 class PairBlocks:
-    """Blocks of pairs of distinct points, with a relative accuracy.
+    """Blocks of pairs of distinct points.
 
-    Parameters
-    ----------
-    first_copy : ndarray of shape (n_points,)
-        For every point the smallest number of a point identical to it.
-    accuracy : float
-        Largest relative error of an entry that is not close.
+    Entries that are not close have a relative error of at most ``accuracy``.
     """
 
     def __init__(self, first_copy: Indices, accuracy: float) -> None:

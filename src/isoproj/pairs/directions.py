@@ -22,24 +22,8 @@ class Secants:
     """The matrix ``E`` of unit directions of pairs, as a product with the points.
 
     A working set has more pairs than points, so that ``E V = B (U V)`` with a sparse
-    incidence matrix ``B`` costs a fraction of a product with ``E`` itself.
-
-    Parameters
-    ----------
-    coordinates : ndarray of shape (n_points, n_dims)
-        Points in their span.
-    pairs : ndarray of shape (m, 2)
-        Pairs of distinct points.
-    further : ndarray of shape (q, n_dims) or None
-        More rows of any length, after those of the pairs.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.pairs.directions import Secants
-    >>> points = np.array([[0.0, 0.0], [3.0, 4.0]])
-    >>> Secants(points, np.array([[1, 0]])).images(np.eye(2)).round(9).tolist()
-    [[0.6, 0.8]]
+    incidence matrix ``B`` costs a fraction of a product with ``E`` itself. ``further``
+    has more rows of any length, which follow those of the pairs.
     """
 
     def __init__(
@@ -160,15 +144,7 @@ def normalised(gaps: Real) -> Real:
 
 
 def quadratic_values(directions: Array, matrix: Array) -> Array:
-    """Return ``x^T P x`` for every row ``x`` of ``directions``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.pairs.directions import quadratic_values
-    >>> quadratic_values(np.eye(2), np.diag([3.0, 1.0])).tolist()
-    [3.0, 1.0]
-    """
+    """Return ``x^T P x`` for every row ``x`` of ``directions``."""
     return np.asarray(np.einsum("ij,ij->i", directions @ matrix, directions))
 
 

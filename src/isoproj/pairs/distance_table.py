@@ -33,15 +33,9 @@ Answer = TypeVar("Answer")
 class Stripe:
     """The shares that a map keeps of some rows' pairs.
 
-    Parameters
-    ----------
-    start : int
-        First row, and first column.
-    shares : ndarray of shape (n_rows, n_points - start)
-        Share of squared length kept; NaN where there is no pair, or a close one. The
-        memory is used again for the next stripe.
-    close : ndarray of shape (m, 2)
-        Close pairs of the stripe, if it was measured anew; otherwise none.
+    ``shares`` has shape (n_rows, n_points - start), NaN where there is no pair or a
+    close one; the next stripe uses the memory again. ``close`` holds the close pairs
+    of a stripe that was measured anew.
     """
 
     start: int
@@ -57,19 +51,8 @@ class Stripe:
 class DistanceTable:
     """Inverse squared distances of all pairs, in stripes of rows.
 
-    Parameters
-    ----------
-    points : Points
-        The points.
-    dtype : dtype
-        Precision of the table.
-    block_rows : int
-        Most rows of a stripe.
-
-    Attributes
-    ----------
-    close : ndarray of shape (m, 2)
-        Close pairs of all kept stripes, ordered; the table leaves them out.
+    The table leaves out the close pairs of all kept stripes; ``close`` lists
+    them in order.
     """
 
     def __init__(self, points: Points, dtype: np.dtype[Any], block_rows: int) -> None:

@@ -17,15 +17,7 @@ _CHUNK = 4096
 
 
 def first_copies(rows: Rows) -> Indices:
-    """Return for every row the smallest number of a row identical to it.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.pairs.duplicates import first_copies
-    >>> first_copies(np.array([[1.0], [2.0], [1.0]])).tolist()
-    [0, 1, 0]
-    """
+    """Return for every row the smallest number of a row identical to it."""
     hashes = _sparse_hashes(rows) if is_sparse(rows) else _dense_hashes(rows)
     first = np.arange(rows.shape[0])
     order = np.argsort(hashes, kind="stable")

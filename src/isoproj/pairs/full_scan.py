@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from isoproj.engines.base import Engine, Progress, Visitor, chosen, current_walk
+from isoproj.engines.base import Engine, Visitor, chosen
+from isoproj.numerics.progress import Walk, tell
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.blocks import Block, PairBlocks, Real, SquaredDistances, Workspace
 from isoproj.pairs.points import Points
@@ -73,38 +74,13 @@ def summarise(
     components: Array,
     *,
     n_worst: int = 10,
-    progress: Progress | None = None,
     engine: Engine | None = None,
     settings: ScanSettings = _USUAL,
 ) -> PairSummary:
     """Return the exact worst pairs under a linear map and the spread of all pairs.
 
-    Parameters
-    ----------
-    components : ndarray of shape (k, n_features)
-        Linear map, float64.
-    n_worst : int
-        Number of worst pairs to return (fewer if there are fewer pairs).
-    progress : callable or None
-        Called with pairs done and pairs in all; None means the active callback.
-    engine : Engine or None
-        Where blocks are computed; None means threads of this process.
-
-    Returns
-    -------
-    PairSummary
-        Worst pairs are exact; mean and histogram are exact to about 1e-5.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.pairs.rule import prepare_pairs
-    >>> from isoproj.pairs.full_scan import summarise
-    >>> rows = np.array([[0.0, 0.0], [3.0, 4.0], [1.0, 0.0]])
-    >>> points, pairs = prepare_pairs(rows, rotate=False)
-    >>> summary = summarise(points, pairs, np.array([[1.0, 0.0]]), n_worst=1)
-    >>> summary.worst_pairs.tolist()
-    [[1, 2]]
+    ``components`` has shape (k, n_features). Mean and histogram are exact to about
+    1e-5.
     """
     sweep = _Sweep(
         components=components,
@@ -115,13 +91,12 @@ def summarise(
         settings=settings,
     )
     n_done = 0
-    tell = current_walk(progress)
-    tell(0, pairs.n_pairs)
+    tell(Walk(0, pairs.n_pairs))
 
     def told(tally: Tally) -> None:
         nonlocal n_done
         n_done += tally.n_done
-        tell(n_done, pairs.n_pairs)
+        tell(Walk(n_done, pairs.n_pairs))
 
     with chosen(engine).opened(points, sweep) as run:
         tally = run(sweep.tasks(points), told)

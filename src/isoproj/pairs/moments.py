@@ -44,12 +44,8 @@ _CHUNK = 4096
 class Problem(ABC):
     """The search for the projection that keeps most of the worst pair.
 
-    Parameters
-    ----------
-    coordinates : ndarray of shape (n_points, n_dims)
-        Points in their span.
-    n_components : int
-        Target dimension, at most ``n_dims``.
+    ``coordinates`` holds the points in their span, ``n_components`` the target
+    dimension.
     """
 
     inverse_squares: Array
@@ -111,17 +107,7 @@ class Problem(ABC):
 
 
 def pose(points: Points, pairs: PairSet, n_components: int) -> Problem:
-    """Return the problem over the pairs that count, with one weight for each pair.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.pairs.rule import prepare_pairs
-    >>> from isoproj.pairs.moments import pose
-    >>> points, pairs = prepare_pairs(np.eye(3), rotate=True)
-    >>> pose(points, pairs, 1)
-    AllPairsProblem(n_points=3, n_dims=2, n_pairs=3, n_components=1)
-    """
+    """Return the problem over the pairs that count, with one weight for each pair."""
     if pairs.listed is None:
         return AllPairsProblem(points, n_components)
     return ListedPairsProblem(points.coordinates, pairs.listed, n_components)
@@ -245,26 +231,8 @@ def summed_moment(
 ) -> Array:
     """Return the sum of ``x x^T`` over listed pairs, or over all pairs (None).
 
-    Parameters
-    ----------
-    coordinates : ndarray of shape (n_points, n_dims)
-        The points.
-    first_copy : ndarray of shape (n_points,)
-        For every point the smallest number of a point identical to it.
-    listed : ndarray of shape (m, 2) or None
-        The pairs.
-    gaps_of : callable or None
-        Returns the differences of close or listed pairs. None takes them from
-        ``coordinates``, whose rounding decides the direction of nearly identical
-        points.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.pairs.moments import summed_moment
-    >>> line = np.array([[0.0, 0.0], [3.0, 4.0], [6.0, 8.0]])
-    >>> summed_moment(line, np.arange(3)).round(9).tolist()
-    [[1.08, 1.44], [1.44, 1.92]]
+    ``gaps_of`` returns the differences of close or listed pairs. None takes them from
+    ``coordinates``, whose rounding decides the direction of nearly identical points.
     """
 
     def own_gaps(chunk: Indices) -> Array:

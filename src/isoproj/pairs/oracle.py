@@ -66,15 +66,7 @@ _USUAL = SearchSettings()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weakest:
-    """The pairs that a map keeps least of.
-
-    Parameters
-    ----------
-    codes : ndarray of shape (m,)
-        ``i * n_points + j`` for each pair.
-    retained : ndarray of shape (m,)
-        Share of squared length kept, least first.
-    """
+    """The pairs that a map keeps least of, least first; codes ``i * n_points + j``."""
 
     codes: Indices
     retained: Array
@@ -84,16 +76,7 @@ class Weakest:
 class Extremes:
     """The pairs that a map shrinks most and those that it stretches most.
 
-    Parameters
-    ----------
-    low_pairs : ndarray of shape (m, 2)
-        Pairs that keep the smallest shares, smallest first.
-    low : ndarray of shape (m,)
-        Their shares of squared length kept.
-    high_pairs : ndarray of shape (p, 2)
-        Pairs that keep the largest shares, largest first.
-    high : ndarray of shape (p,)
-        Their shares of squared length kept.
+    ``low`` and ``high`` are their shares of squared length kept, outermost first.
     """
 
     low_pairs: Indices
@@ -116,13 +99,10 @@ class PairSearch:
     memory_limit : float
         Bytes that kept distances may take.
     engine : Engine or None
-        Where pairs are searched if distances do not fit the memory; None means
-        threads of this process.
+        Where pairs are searched if distances do not fit the memory.
     labels : ndarray of shape (n_points,) or None
         With labels, ``extremes`` looks only for pairs of different classes at the low
         end and only for pairs of one class at the high end.
-    settings : SearchSettings
-        Sizes of blocks and samples.
 
     Attributes
     ----------
@@ -132,16 +112,6 @@ class PairSearch:
         Whether a search takes seconds because distances did not fit the memory.
     recent : ndarray of shape (m,)
         Codes of pairs found weak in earlier slow searches.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.pairs.rule import prepare_pairs
-    >>> from isoproj.pairs.oracle import PairSearch
-    >>> points, pairs = prepare_pairs(np.eye(3), rotate=True)
-    >>> found = PairSearch(points, pairs).weakest(np.eye(2), level=0.0)
-    >>> round(float(found.retained[0]), 12)
-    1.0
     """
 
     def __init__(
@@ -225,14 +195,8 @@ class PairSearch:
     def weakest(self, factor: Array, level: float, most: int = 20_000) -> Weakest:
         """Return the pairs that keep at most ``level``, and the weakest in any case.
 
-        Parameters
-        ----------
-        factor : ndarray of shape (n_dims, s)
-            The map keeps ``|factor.T x|^2`` of direction ``x``.
-        level : float
-            Largest share of pairs to return.
-        most : int
-            Largest number of pairs to return, weakest first.
+        The map keeps ``|factor.T x|^2`` of direction ``x``; at most ``most`` pairs are
+        returned, weakest first.
         """
         with one_blas_thread():
             mapped = times(self._rows, factor, self.points.storage)
@@ -280,16 +244,6 @@ class PairSearch:
         """Return the pairs that a map shrinks and stretches most, outermost first.
 
         Candidates come from the product; their shares are measured from differences.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from isoproj.pairs.rule import prepare_pairs
-        >>> from isoproj.pairs.oracle import PairSearch
-        >>> rows = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 1.0]])
-        >>> search = PairSearch(*prepare_pairs(rows, rotate=False))
-        >>> search.extremes(np.array([[1.0], [0.0]]), n_low=1).low_pairs.tolist()
-        [[0, 2]]
         """
         low, high = [self._single.pairs], [self._single.pairs]
         with one_blas_thread():

@@ -78,25 +78,8 @@ class Points:
     ) -> Points:
         """Centre validated rows and, if asked, rotate them into their span.
 
-        Parameters
-        ----------
-        rows : ndarray or CSR array of shape (n_rows, n_features)
-            Finite floats.
-        rotate : bool
-            Whether to change to an orthonormal basis of the span, widest spread
-            first. Sparse rows are always rotated.
-        with_origin : bool
-            Whether the origin counts as one more point, the last.
-        storage : Storage or None
-            Where coordinates go; None means memory.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from isoproj.pairs.points import Points
-        >>> line = np.array([[0.0, 0.0], [3.0, 4.0], [6.0, 8.0]])
-        >>> Points.prepare(line, rotate=True).coordinates.shape
-        (3, 1)
+        A rotation changes to an orthonormal basis of the span, widest spread first;
+        sparse rows are always rotated. ``with_origin`` adds the origin as last point.
         """
         storage = storage or Storage()
         if with_origin:
@@ -174,16 +157,7 @@ class Points:
         return self._scaled_gaps(pairs)[0]
 
     def distances(self, pairs: Indices) -> Array:
-        """Return ``|u_i - u_j|`` of pairs, from the data itself, in float64.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from isoproj.pairs.points import Points
-        >>> points = Points.prepare(np.array([[0.0, 0.0], [3.0, 4.0]]), rotate=False)
-        >>> points.distances(np.array([[0, 1]])).tolist()
-        [5.0]
-        """
+        """Return ``|u_i - u_j|`` of pairs, from the data itself, in float64."""
         lengths = np.empty(pairs.shape[0])
         for start in range(0, pairs.shape[0], _CHUNK):
             chunk = slice(start, start + _CHUNK)

@@ -31,15 +31,7 @@ _SAFE_EXPONENT = 100
 
 
 def squared_lengths(gaps: Rows) -> Array:
-    """Return the squared length of every row, dense or sparse.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.pairs.rows import squared_lengths
-    >>> squared_lengths(np.array([[3.0, 4.0]])).tolist()
-    [25.0]
-    """
+    """Return the squared length of every row, dense or sparse."""
     if is_sparse(gaps):
         return np.asarray(gaps.multiply(gaps).sum(axis=1)).ravel()
     return np.asarray(np.einsum("ij,ij->i", gaps, gaps))

@@ -109,12 +109,6 @@ class PairRule:
         """Return the rule that the keywords of a public function describe.
 
         If ``pairs`` is a rule already, it is returned and the other parts are ignored.
-
-        Examples
-        --------
-        >>> from isoproj.pairs.rule import PairRule
-        >>> str(PairRule.of("all", min_distance=0.5))
-        'all, at least 0.5 apart'
         """
         return pairs if isinstance(pairs, PairRule) else cls(pairs, **parts)
 
@@ -248,36 +242,8 @@ def prepare_pairs(
 ) -> tuple[Points, PairSet]:
     """Return validated rows as points, with the pairs that count.
 
-    Parameters
-    ----------
-    rows : ndarray or CSR array of shape (n_rows, n_features)
-        Finite floats.
-    pairs : str, array-like of shape (m, 2) or PairRule
-        Which pairs count.
-    rotate : bool
-        Whether coordinates are rotated into the span of the points.
-    seed : int
-        Seed of the random sample, if the rule asks for one.
-    storage : Storage or None
-        Where arrays as large as the data go; None means memory.
-
-    Returns
-    -------
-    Points, PairSet
-        The points, with the origin as last one if rows count as directions, and the
-        pairs of distinct points. A ValueError says if no pair is left.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.pairs.rule import PairRule, prepare_pairs
-    >>> rows = np.array([[0.0], [1.0], [1.0]])
-    >>> points, selected = prepare_pairs(rows, rotate=False)
-    >>> selected.n_pairs, selected.n_identical
-    (2, 1)
-    >>> far = PairRule(min_distance=0.5, include_norms=True)
-    >>> prepare_pairs(rows + 0.125, far, rotate=False)[1].n_close
-    1
+    The origin is the last point if rows count as directions. ``seed`` is that of a
+    random sample. A ValueError says if no pair is left.
     """
     rule = PairRule.of(pairs)
     rule.check()

@@ -12,7 +12,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from isoproj.engines.base import Engine, Visitor, current_walk
+from isoproj.engines.base import Engine, Visitor
+from isoproj.numerics.progress import Walk, tell
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.blocks import Workspace, inverse_squares, squared_gaps
 from isoproj.pairs.points import Points
@@ -41,21 +42,11 @@ def screened_weakest(
     engine: Engine,
     settings: ScreenSettings,
 ) -> tuple[Indices, Array]:
-    """Return codes and shares of the pairs that keep at most a level.
+    """Return codes and shares of the pairs that keep at most a level, at most ``most``.
 
-    Parameters
-    ----------
-    factor : ndarray of shape (n_dims, s)
-        The map keeps ``|factor.T x|^2`` of direction ``x``.
-    level : float
-        Largest share of pairs to return.
-    least : float
-        A share that some pair is known to keep. If no pair is below ``level``, pairs
-        up to ``least`` are returned, so that there is always one.
-    most : int
-        Largest number of pairs to return, weakest first.
-    n_pairs : int
-        Number of all pairs.
+    The map keeps ``|factor.T x|^2`` of direction ``x``. Some pair is known to keep
+    ``least``. If no pair is below ``level``, pairs up to ``least`` are returned, so
+    that there is always one.
     """
     sweep = _WeakestSweep(factor, most, settings)
     # No pair keeps more than this, so a higher level rules out no pair.
@@ -63,13 +54,13 @@ def screened_weakest(
     starts = np.arange(0, points.n_points, settings.block_rows)
     turn = np.gcd(np.arange(starts.size), _ROUNDS[0])
     found: _Found = np.empty(0, dtype=np.intp), np.empty(0), 0
-    tell, n_seen = current_walk(), 0
-    tell(0, n_pairs)
+    n_seen = 0
+    tell(Walk(0, n_pairs))
 
     def told(part: _Found) -> None:
         nonlocal n_seen
         n_seen += part[2]
-        tell(n_seen, n_pairs)
+        tell(Walk(n_seen, n_pairs))
 
     with engine.opened(points, sweep) as run:
         n_done = 0

@@ -206,12 +206,8 @@ class Sieve:
 class _Sample:
     """Random pairs that show how many survive a product of each width.
 
-    Parameters
-    ----------
-    kept : ndarray of shape (m,)
-        Squared length of each pair under the map.
-    wholes : dict of int to ndarray of shape (m,)
-        For each width an upper bound on the squared length of each pair.
+    ``kept`` holds the squared length of each pair under the map, ``wholes`` for each
+    width an upper bound on its squared length.
     """
 
     kept: Array

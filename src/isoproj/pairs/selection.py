@@ -30,15 +30,6 @@ def sample_pairs(points: Points, count: int, seed: int) -> Indices:
 
     The result has shape (count, 2), smaller number first, or (0, 2) if all points are
     identical. All pairs of distinct points are equally likely.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.pairs.selection import sample_pairs
-    >>> from isoproj.pairs.points import Points
-    >>> points = Points.prepare(np.array([[0.0], [1.0]]), rotate=False)
-    >>> sample_pairs(points, 2, seed=0).tolist()
-    [[0, 1], [0, 1]]
     """
     rng, first = np.random.default_rng(seed), points.first_copy
     drawn = np.empty((0, 2), dtype=np.intp)

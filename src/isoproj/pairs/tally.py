@@ -57,12 +57,7 @@ class PairSummary:
 class Tally:
     """What a scan has found so far; tallies can be joined in any order.
 
-    Parameters
-    ----------
-    top : float
-        Square of the largest singular value of the map, at least 1.
-    n_worst : int
-        Number of worst pairs to keep.
+    ``top`` is the square of the largest singular value of the map, at least 1.
     """
 
     top: float

@@ -25,15 +25,6 @@ def exact_losses(points: Points, pairs: Indices, components: Array) -> Array:
 
     The share ``1 - |A (u_i - u_j)|^2 / |u_i - u_j|^2``, for ``components`` ``A`` of
     shape (k, n_features), comes from the differences themselves, in float64.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.pairs.points import Points
-    >>> from isoproj.pairs.top_pairs import exact_losses
-    >>> points = Points.prepare(np.array([[0.0, 0.0], [3.0, 4.0]]), rotate=False)
-    >>> exact_losses(points, np.array([[0, 1]]), np.array([[1.0, 0.0]])).tolist()
-    [0.64]
     """
     losses = np.empty(pairs.shape[0])
     for start in range(0, pairs.shape[0], _CHUNK):

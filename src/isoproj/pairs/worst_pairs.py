@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from isoproj.engines.base import Engine, Progress, Visitor, chosen, current_walk
+from isoproj.engines.base import Engine, Visitor, chosen
 from isoproj.numerics.arrays import is_sparse
+from isoproj.numerics.progress import Walk, tell
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.threads import single_blas_thread
 from isoproj.pairs.blocks import SquaredDistances, Workspace
@@ -107,17 +108,7 @@ class Effort:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WorstPairs:
-    """The pairs that lose most under a linear map; exact.
-
-    Parameters
-    ----------
-    worst_pairs : ndarray of shape (m, 2)
-        Worst first; ties by index.
-    worst_losses : ndarray of shape (m,)
-        The share of squared length each of them loses.
-    effort : Effort
-        How many pairs were ruled out how.
-    """
+    """The pairs that lose most under a linear map, worst first; ties by index."""
 
     worst_pairs: Indices
     worst_losses: Array
@@ -131,43 +122,13 @@ def find_worst(
     *,
     n_worst: int = 10,
     suspects: Indices | None = None,
-    progress: Progress | None = None,
     engine: Engine | None = None,
     settings: WorstPairsSettings = _USUAL,
 ) -> WorstPairs:
-    """Return the worst pairs under a linear map, exactly.
+    """Return the worst pairs under a linear map, the same as ``summarise`` finds.
 
-    Parameters
-    ----------
-    points, pairs
-        The points and the pairs that count.
-    components : ndarray of shape (k, n_features)
-        Linear map, float64.
-    n_worst : int
-        Number of worst pairs to return (fewer if there are fewer pairs).
-    suspects : ndarray of shape (m, 2) or None
-        Pairs of distinct points that are likely bad. They save time and do not change
-        the answer.
-    progress : callable or None
-        Called with pairs done and pairs in all; None means the active callback.
-    engine : Engine or None
-        Where blocks are computed; None means threads of this process.
-
-    Returns
-    -------
-    WorstPairs
-        The same pairs as ``summarise`` finds.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj.pairs.rule import prepare_pairs
-    >>> from isoproj.pairs.worst_pairs import find_worst
-    >>> rows = np.array([[0.0, 0.0], [3.0, 4.0], [1.0, 0.0]])
-    >>> points, pairs = prepare_pairs(rows, rotate=False)
-    >>> found = find_worst(points, pairs, np.array([[1.0, 0.0]]), n_worst=1)
-    >>> found.worst_pairs.tolist()
-    [[1, 2]]
+    ``components`` has shape (k, n_features). ``suspects`` are pairs of distinct points
+    that are likely bad; they save time and do not change the answer.
     """
     if not _pays(points, pairs, components, settings):
         summary = summarise(
@@ -175,7 +136,6 @@ def find_worst(
             pairs,
             components,
             n_worst=n_worst,
-            progress=progress,
             engine=engine,
             settings=settings.scan,
         )
@@ -183,7 +143,7 @@ def find_worst(
         return WorstPairs(summary.worst_pairs, summary.worst_losses, effort)
     sweep = _Sweep(components, min(n_worst, pairs.n_pairs), settings)
     leaders = sweep.opening(points, suspects)
-    return _screened(points, pairs.n_pairs, sweep, leaders, progress, engine)
+    return _screened(points, pairs.n_pairs, sweep, leaders, engine)
 
 
 def _screened(
@@ -191,18 +151,16 @@ def _screened(
     n_pairs: int,
     sweep: _Sweep,
     leaders: Leaders,
-    progress: Progress | None,
     engine: Engine | None,
 ) -> WorstPairs:
     """Return the worst of all pairs, given some that are likely among them."""
     effort = Effort()
-    tell = current_walk(progress)
-    tell(0, n_pairs)
+    tell(Walk(0, n_pairs))
 
     def told(part: _Part) -> None:
         nonlocal effort
         effort = effort + part.effort
-        tell(effort.n_pairs, n_pairs)
+        tell(Walk(effort.n_pairs, n_pairs))
 
     starts = np.arange(0, points.n_points, sweep.settings.screen.block_rows)
     is_first = np.arange(starts.size) % _FIRST == 0

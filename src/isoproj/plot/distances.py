@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from isoproj.numerics.arrays import Rows, as_dense, check_map, check_points
+from isoproj.numerics.arrays import Rows, check_map, check_points
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import prepare_pairs
@@ -28,8 +28,6 @@ __all__ = [
     "distortion_histogram",
     "shepard",
 ]
-
-_CHUNK = 2048
 
 
 class DistortionHistogramDisplay(Display):
@@ -289,10 +287,6 @@ def _sampled_pairs(points: Points, n_sampled: int, random_state: int) -> Indices
 
 def _distances(points: Points, pairs: Indices, linear: Array) -> tuple[Array, Array]:
     """Return the distances of pairs before and after a linear map."""
-    lengths = np.empty(pairs.shape[0])
-    for start in range(0, pairs.shape[0], _CHUNK):
-        left, right = (points.rows[p] for p in pairs[start : start + _CHUNK].T)
-        gaps = as_dense(left - right).astype(np.float64, copy=False)
-        lengths[start : start + _CHUNK] = np.linalg.norm(gaps, axis=1)
+    lengths = points.distances(pairs)
     kept = np.maximum(0.0, 1.0 - exact_losses(points, pairs, linear))
     return lengths, lengths * np.sqrt(kept)

@@ -70,16 +70,7 @@ SETTINGS: dict[Any, Any] = {
 
 
 def look_of(role: str) -> Look | None:
-    """Return the look of a method, class or role; None if it has none of its own.
-
-    Examples
-    --------
-    >>> from isoproj.plot.style import look_of
-    >>> look_of("NearIsometricProjection") is look_of("minimax")
-    True
-    >>> look_of("magic") is None
-    True
-    """
+    """Return the look of a method, class or role; None if it has none of its own."""
     plain = role.lower().replace(" ", "_")
     return (LOOKS | _NEUTRAL).get(_SAME.get(plain, plain))
 

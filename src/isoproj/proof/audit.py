@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from isoproj.engines.base import Engine, Progress
+from isoproj.engines.base import Engine
 from isoproj.numerics.arrays import Rows, check_map, check_points
+from isoproj.numerics.progress import Walk, watching
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.storage import MEMORY_LIMIT, Storage, check_memory_limit
 from isoproj.pairs.full_scan import PairSummary, largest_ratio, summarise
-from isoproj.pairs.rule import PairRule, prepare_pairs
+from isoproj.pairs.points import Points
+from isoproj.pairs.rule import PairRule, PairSet, prepare_pairs
 from isoproj.pairs.worst_pairs import Effort, WorstPairs, find_worst
 
 __all__ = ["AuditResult", "audit"]
@@ -133,7 +136,7 @@ def audit(
     include_norms: bool = False,
     n_worst: int = 10,
     spread: bool = True,
-    progress: Progress | None = None,
+    progress: Callable[[int, int], None] | None = None,
     memory_limit: float = MEMORY_LIMIT,
     engine: Engine | None = None,
 ) -> AuditResult:
@@ -215,28 +218,11 @@ def audit(
         include_norms=include_norms,
     )
     points, selected = prepare_pairs(rows, pairs, rotate=False, storage=storage)
-    search: dict[str, Any] = {
-        "n_worst": n_worst,
-        "progress": progress,
-        "engine": engine,
-    }
     # The faster search finds losses only, so no pair may gain.
-    if spread or largest_ratio(linear) > 1.0 + 1e-6:
-        summary = summarise(points, selected, linear, **search)
-        spread_of = _spread(summary)
-        found = WorstPairs(
-            summary.worst_pairs,
-            summary.worst_losses,
-            Effort(measured=summary.n_pairs),
-        )
-    else:
-        found = find_worst(points, selected, linear, **search)
-        spread_of = {
-            "stretch": largest_ratio(linear) - 1.0,
-            "mean": math.nan,
-            "quantiles": {},
-            "histogram": (np.empty(0, dtype=np.int64), np.empty(0)),
-        }
+    measure = _all_pairs if spread or largest_ratio(linear) > 1.0 + 1e-6 else _worst
+    called = progress or (lambda _done, _n_pairs: None)
+    with watching(lambda walk: called(walk.done, walk.total), Walk):
+        found, spread_of = measure(points, selected, linear, n_worst, engine)
     return AuditResult(
         distortion=float(found.worst_losses.max()),
         worst_pairs=found.worst_pairs,
@@ -249,13 +235,30 @@ def audit(
     )
 
 
-def _spread(summary: PairSummary) -> dict[str, Any]:
-    """Return the fields of an audit that describe all pairs."""
-    return {
+def _all_pairs(
+    points: Points, pairs: PairSet, linear: Array, n_worst: int, engine: Engine | None
+) -> tuple[WorstPairs, dict[str, Any]]:
+    """Return the worst pairs, and the fields of an audit that describe all pairs."""
+    summary = summarise(points, pairs, linear, n_worst=n_worst, engine=engine)
+    effort = Effort(measured=summary.n_pairs)
+    return WorstPairs(summary.worst_pairs, summary.worst_losses, effort), {
         "stretch": summary.largest_gain,
         "mean": summary.mean_loss,
         "quantiles": _quantiles(summary),
         "histogram": (summary.counts, summary.edges),
+    }
+
+
+def _worst(
+    points: Points, pairs: PairSet, linear: Array, n_worst: int, engine: Engine | None
+) -> tuple[WorstPairs, dict[str, Any]]:
+    """Return the worst pairs alone, and fields of an audit that say so."""
+    found = find_worst(points, pairs, linear, n_worst=n_worst, engine=engine)
+    return found, {
+        "stretch": largest_ratio(linear) - 1.0,
+        "mean": math.nan,
+        "quantiles": {},
+        "histogram": (np.empty(0, dtype=np.int64), np.empty(0)),
     }
 
 

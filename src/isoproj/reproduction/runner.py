@@ -23,7 +23,7 @@ from isoproj.reproduction.datasets import load
 from isoproj.reproduction.records import Finished, Records, append, mend
 from isoproj.reproduction.table import WHOLE, Cell
 
-__all__ = ["Progress", "run_cells"]
+__all__ = ["CellsDone", "run_cells"]
 
 # BLAS libraries read these when they are loaded, so children must start with them.
 _THREADS = (
@@ -36,7 +36,7 @@ _THREADS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class CellsDone:
     """The latest finished cell, cells done of all in this run, and seconds left."""
 
     finished: Finished
@@ -50,7 +50,7 @@ def run_cells(
     path: Path,
     *,
     jobs: int = 1,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[CellsDone], None] | None = None,
 ) -> Records:
     """Measure the cells that are missing in a file, most wanted first, and add them.
 
@@ -73,7 +73,7 @@ def run_cells(
         paid += _cost(finished.cell)
         if progress is not None:
             left = (time.monotonic() - start) * (bill - paid) / paid
-            progress(Progress(finished, done, len(missing), left))
+            progress(CellsDone(finished, done, len(missing), left))
     return records
 
 

@@ -293,12 +293,6 @@ def chosen(only: Sequence[str] = (), *, quick: bool = False) -> tuple[Experiment
     """Return the experiments asked for, in the order of the table.
 
     ``only`` holds names, or their beginnings up to a dash; an empty sequence means all.
-
-    Examples
-    --------
-    >>> from isoproj.reproduction.table import chosen
-    >>> [experiment.name for experiment in chosen(["figure2"])]
-    ['figure2', 'figure2-news']
     """
     for name in only:
         if not any(_fits(name, experiment) for experiment in EXPERIMENTS):
@@ -317,14 +311,7 @@ def _fits(name: str, experiment: Experiment) -> bool:
 
 
 def in_order(experiments: Iterable[Experiment]) -> list[Cell]:
-    """Return all cells, first seeds first, so that every part of a run is fair.
-
-    Examples
-    --------
-    >>> from isoproj.reproduction.table import chosen, in_order
-    >>> in_order(chosen(["figure1"]))[0].key
-    'figure1/mnist-2/r46/k5/s0'
-    """
+    """Return all cells, first seeds first, so that every part of a run is fair."""
     ranked = [
         # Experiments that wait come after the second seed of the others.
         (cell.seed + (1.5 if experiment.last else 0.0), place, cell)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import enum
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isoproj.numerics.progress import Step, tell, watching
+from isoproj.numerics.progress import Step, tell
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.oracle import PairSearch
 from isoproj.solvers.checkpoint import Checkpoint
@@ -21,19 +21,14 @@ __all__ = [
     "Clock",
     "Dimensions",
     "Journal",
-    "Monitor",
     "Problem",
     "Result",
     "Status",
-    "Step",
     "Stopped",
     "Weights",
     "history_of_table",
     "history_table",
-    "watching",
 ]
-
-Monitor = Callable[[Step], None]
 
 
 class Status(enum.StrEnum):
