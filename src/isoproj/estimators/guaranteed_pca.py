@@ -64,7 +64,7 @@ class GuaranteedPCA(CertifiedProjection):
     include_norms : bool, default=False
         Whether every row counts as a direction too, as a pair with the origin, so that
         lengths, inner products and cosines survive besides distances.
-    tol : float, default=1e-3
+    tol : float, default=1e-2
         Relative gap at which the relaxations are content with their bounds.
     max_iter : int or None, default=None
         Most rounds of each of the two searches; None means their own default.

@@ -84,9 +84,11 @@ class NearIsometricProjection(CertifiedProjection):
         ``1 / sqrt(1 - distortion_ / 2)``, so that squared lengths stay within
         ``1 +- isometry_`` of themselves: two-sided, as Johnson-Lindenstrauss and NuMax
         count. ``components_`` and the certificate are those of the projection itself.
-    tol : float, default=1e-3
-        Relative gap between relaxed value and lower bound at which ``"minimax"`` is
-        content with the bound.
+    tol : float, default=1e-2
+        Gap between distortion and lower bound, relative to the bound, at which
+        ``"minimax"`` is content. Where the gap stays open, the bound is worked on while
+        its own error is more than a tenth of the gap, or more than ``tol`` where that
+        is below 0.5 %.
     n_restarts : int or None, default=None
         Random starts of the local search of ``"minimax"`` besides its own; None means
         a few where they are cheap.

@@ -162,6 +162,8 @@ class Lift:
         left, sizes, _ = np.linalg.svd(factor, full_matrices=False)
         filled = sizes**2
         busy = filled > self.settings.idle
+        # The trace needs more columns than k: each of them holds less than 1.
+        busy[: self.k + 1] = True
         left, filled = left[:, busy], filled[busy]
         level = 0.5 * float(energies[-self.k] + energies[-self.k - 1])
         leading = vectors[:, energies > self.settings.leading * level]
