@@ -27,7 +27,7 @@ def die(step):
         os.kill(os.getpid(), signal.SIGKILL)
 
 with watching(die, Step):
-    NearIsometricProjection(3, random_state=0, checkpoint=path).fit(rows)
+    NearIsometricProjection(3, random_state=0, tol=1e-3, checkpoint=path).fit(rows)
 """
 
 
@@ -36,7 +36,7 @@ def rows_of():
 
 
 def model(path, **options):
-    options = {"random_state": 0, "checkpoint": path, **options}
+    options = {"random_state": 0, "tol": 1e-3, "checkpoint": path, **options}
     return NearIsometricProjection(3, **options)
 
 

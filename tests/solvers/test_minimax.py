@@ -90,7 +90,7 @@ def test_what_the_last_round_says_is_what_the_scan_finds(model):
 
 
 def test_the_same_seed_gives_the_same_bits(model):
-    again = fitted(ROWS, 4)
+    again = fitted(ROWS, 4, tol=1e-3)
     assert (again.components_ == model.components_).all()
     assert again.lower_bound_ == model.lower_bound_
 

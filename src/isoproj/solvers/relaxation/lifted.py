@@ -273,7 +273,8 @@ class _Smoothed:
             moved, value, ahead = found
             step, change = moved - free, ahead - gradient
             curvature = float(np.vdot(step, change))
-            if curvature > 1e-12 * float(np.vdot(change, change)):
+            squares = float(np.vdot(change, change))
+            if squares > 0.0 and curvature > 1e-12 * squares:
                 memory.append((step, change, 1.0 / curvature))
             free, gradient = moved, ahead
             history.append(value)
