@@ -180,8 +180,8 @@ def _of_faiss(transform: LinearMap) -> NDArray[Any]:
     if name == "CenteringTransform":
         return np.eye(width)
     msg = (
-        f"{name} is not linear. Audit the linear transforms around it, each on what "
-        "it is given."
+        f"{name} is not a linear transform with a matrix. Audit the linear transforms "
+        "around it, each on what it is given."
     )
     raise ValueError(msg)
 

@@ -441,9 +441,7 @@ def _audited(
     if not isinstance(rule.pairs, str) and not len(np.asarray(rule.pairs)):
         return None
     try:
-        return audit(
-            rows, components, orientation="rows", pairs=rule, engine=engine
-        )
+        return audit(rows, components, orientation="rows", pairs=rule, engine=engine)
     except NoPairsError:
         return None
 

@@ -195,9 +195,7 @@ def _joined(
     parts: Sequence[_Part], search: _Search, metric: Metric, n_queries: int
 ) -> Neighbors:
     """Return the results of all blocks as one."""
-    hits = {
-        k: np.concatenate([part.hits[k] for part in parts]) for k in parts[0].hits
-    }
+    hits = {k: np.concatenate([part.hits[k] for part in parts]) for k in parts[0].hits}
     pairs = np.concatenate([part.distorted for part in parts])
     losses = np.concatenate([part.distortions for part in parts])
     worst = np.lexsort((pairs[:, 1], pairs[:, 0], -losses))[: search.n_worst]
@@ -238,7 +236,7 @@ class _Side:
         """
         left, right = self.fast_queries[queries], self.fast[rows]
         if is_sparse(left):
-            values = -(left @ right.T).toarray()
+            values: NDArray[Any] = -(left @ right.T).toarray()
             is_squared = self.metric == "euclidean"
             return 2.0 * values + self.norms[rows] if is_squared else values
         if self.metric != "euclidean":
@@ -493,4 +491,3 @@ def _limits(query: Indices, near: Array, k: int, margins: Array) -> Array:
     full = np.flatnonzero(np.diff(edges) >= k)
     limits[full] = near[order[edges[full] + k - 1]] + margins[full]
     return limits
-
