@@ -120,7 +120,7 @@ def test_neighbours_of_a_held_out_point_are_sought_on_either_side():
     split = split_rows(40, 10, PairRule("neighbors"), 0)
     components = np.eye(2, 4)
     rule = PairRule("neighbors", n_neighbors=3)
-    found = measure_heldout(X, split, components, rule)
+    found = measure_heldout(X, split, components, rule, distortion=0.5)
     assert found.to_training.n_pairs == 30
     worst = worst_of_nearest(X, split, components, 3)
     assert found.distortion_to_training == pytest.approx(worst, abs=1e-12)
@@ -132,7 +132,7 @@ def test_neighbours_of_a_held_out_point_are_those_in_any_units(factor, offset):
     split = split_rows(60, 10, PairRule("neighbors"), 0)
     components = np.eye(2, 20)
     rule = PairRule("neighbors", n_neighbors=3)
-    found = measure_heldout(X, split, components, rule)
+    found = measure_heldout(X, split, components, rule, distortion=0.5)
     X = (X - offset) / factor
     worst = worst_of_nearest(X, split, components, 3)
     assert found.distortion_to_training == pytest.approx(worst, abs=1e-12)
@@ -143,19 +143,25 @@ def test_copies_of_a_held_out_point_are_not_its_neighbours():
     split = Split(np.arange(15), np.arange(15, 20))
     X[16] = X[17] = X[15] = X[3]
     rule = PairRule("neighbors", n_neighbors=4)
-    found = measure_heldout(X, split, np.eye(2, 4), rule)
+    found = measure_heldout(X, split, np.eye(2, 4), rule, distortion=0.5)
     assert (found.within.n_pairs, found.to_training.n_pairs) == (3, 20)
     X[15:] = X[3]
-    assert measure_heldout(X, split, np.eye(2, 4), rule).within is None
+    assert measure_heldout(X, split, np.eye(2, 4), rule, distortion=0.5).within is None
 
 
 def test_labels_in_a_column_name_the_held_out_pairs_too():
     X, y = cloud(8, 20, 4), np.arange(20) % 3
     split = split_rows(20, 6, PairRule(), 0)
-    flat = measure_heldout(X, split, np.eye(2, 4), PairRule("labels", labels=y))
+    flat = measure_heldout(
+        X, split, np.eye(2, 4), PairRule("labels", labels=y), distortion=0.5
+    )
     with pytest.warns(DataConversionWarning):
         column = measure_heldout(
-            X, split, np.eye(2, 4), PairRule("labels", labels=y[:, None])
+            X,
+            split,
+            np.eye(2, 4),
+            PairRule("labels", labels=y[:, None]),
+            distortion=0.5,
         )
     assert column.to_training.n_pairs == flat.to_training.n_pairs
     assert column.distortion_to_training == flat.distortion_to_training
@@ -177,7 +183,7 @@ def test_rows_as_directions_have_no_pairs_with_fitted_ones():
 def test_held_out_copies_have_no_pair_that_counts():
     X = np.vstack([np.eye(4), np.ones((2, 4))])
     split = Split(np.arange(4), np.array([4, 5]))
-    found = measure_heldout(X, split, np.eye(2, 4), PairRule())
+    found = measure_heldout(X, split, np.eye(2, 4), PairRule(), distortion=0.5)
     assert found.within is None
     assert found.to_training is not None
 

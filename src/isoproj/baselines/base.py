@@ -179,7 +179,9 @@ class Baseline(LinearProjection):
     def _adopt(self, task: Task, found: Found) -> None:
         """Measure the map and set the fitted attributes."""
         self.components_ = _components(task, found, self.n_components)
-        judged = audit(task.rows, self.components_, pairs=self.pairs)
+        judged = audit(
+            task.rows, self.components_, orientation="rows", pairs=self.pairs
+        )
         self.distortion_ = max(0.0, judged.distortion)
         self.stretch_ = judged.stretch
         self.worst_pairs_ = judged.worst_pairs

@@ -354,10 +354,22 @@ def _add_transform(verb: argparse.ArgumentParser) -> None:
     _add_memory(verb)
 
 
+_MAP = (
+    "a model file; a matrix; a transform or pre-transform index of faiss; an ONNX file "
+    "with one linear layer; a folder with a Dense module of sentence-transformers; a "
+    "skops pipeline; or first:K for the first K columns"
+)
+
+
 def _add_audit(verb: argparse.ArgumentParser) -> None:
     """Add the arguments of ``isoproj audit``."""
-    _add_model(verb, "a model file, or any matrix with one component a row")
+    verb.add_argument("model", metavar="MAP", help=_MAP)
     _add_data(verb)
+    verb.add_argument(
+        "--orientation",
+        choices=["rows", "columns"],
+        help="what one output coordinate of a square matrix is: a row or a column",
+    )
     _add_pairs(verb)
     verb.add_argument(
         "--worst",
@@ -367,12 +379,44 @@ def _add_audit(verb: argparse.ArgumentParser) -> None:
         help="number of worst pairs to list",
     )
     verb.add_argument(
+        "--at-most",
         "--max-distortion",
+        dest="max_distortion",
         type=float,
         metavar="D",
         help="exit 1 if the worst pair loses more than this share",
     )
+    _add_recall(verb)
     _add_memory(verb)
+
+
+def _add_recall(verb: argparse.ArgumentParser) -> None:
+    """Add the options about nearest neighbours."""
+    verb.add_argument(
+        "--recall",
+        nargs="+",
+        type=int,
+        metavar="K",
+        help="share of the K nearest rows that stay among the K nearest, exact",
+    )
+    verb.add_argument(
+        "--recall-at-least",
+        type=float,
+        metavar="R",
+        help="exit 1 if a recall is lower (of the 10 nearest, without --recall)",
+    )
+    verb.add_argument(
+        "--metric",
+        choices=["euclidean", "cosine", "inner_product"],
+        default="euclidean",
+        help="how near is measured for recall (default euclidean)",
+    )
+    verb.add_argument(
+        "--queries",
+        metavar="DATA",
+        help="points whose neighbours in DATA are looked for (default: every row of "
+        "DATA); --at-most holds for the distances to these neighbours too",
+    )
 
 
 def _add_verify(verb: argparse.ArgumentParser) -> None:
@@ -433,6 +477,13 @@ def _add_compare(verb: argparse.ArgumentParser) -> None:
         choices=["contracted", "distortion", "stretch", "isometry", "mean", "seconds"],
         help="the number in the table (default contracted: loss of the worst pair, "
         "after the map is scaled so that no pair gains)",
+    )
+    verb.add_argument(
+        "--maps",
+        nargs="+",
+        default=[],
+        metavar="MAP",
+        help=f"maps to measure beside the methods: {_MAP}",
     )
     _add_output(verb, "file for the records, as JSON lines")
     verb.add_argument(
@@ -616,8 +667,8 @@ VERBS: dict[str, tuple[str, str, _Adder]] = {
         _add_transform,
     ),
     "audit": (
-        "measure what a model or any matrix does to all pairs, exactly",
-        "isoproj audit model.isoproj embeddings.npy --max-distortion 0.3",
+        "measure what any linear map does to all pairs, exactly",
+        "isoproj audit first:256 embeddings.npy --at-most 0.6 --recall-at-least 0.9",
         _add_audit,
     ),
     "verify": (

@@ -3,56 +3,73 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import replace
-
-import numpy as np
-from numpy.typing import ArrayLike
 
 from isoproj.cli import payloads
 from isoproj.cli.console import Console
 from isoproj.cli.errors import ClaimFailed, UsageError
 from isoproj.cli.models import (
     check_features,
+    check_map_name,
     load_model,
+    map_of,
     memory_limit,
     options_data,
     pair_options,
     read_labels,
 )
-from isoproj.files.read.reading import DataFile, holds_model, read_points
-from isoproj.numerics.arrays import as_dense
-from isoproj.pairs.rule import PairRule
+from isoproj.files.read.reading import DataFile
+from isoproj.numerics.spectral import Array, Indices
 from isoproj.proof.audit import AuditResult
 from isoproj.proof.audit import audit as measure
 from isoproj.proof.verify import check_claims
 
 __all__ = ["audit", "verify"]
 
+# Neighbours that --recall-at-least is about, unless --recall says otherwise.
+_USUAL_RECALL = 10
+
 
 def audit(options: argparse.Namespace, console: Console) -> None:
-    """Measure a model or a matrix on all pairs; fail if it loses too much."""
+    """Measure any linear map on all pairs; fail if a claim asked for does not hold."""
     if options.worst < 1:
         msg = f"--worst must be at least 1; got {options.worst}. Ask for one pair."
         raise UsageError(msg)
-    components, usual = _map_of(options.model)
+    recall = options.recall
+    if recall is None and options.recall_at_least is not None:
+        recall = [_USUAL_RECALL]
+    if recall is None and options.queries is not None:
+        msg = "--queries needs --recall or --recall-at-least. Add --recall 10."
+        raise UsageError(msg)
+    check_map_name(options.model)
     data = options_data(options, min_rows=2)
-    check_features(data, np.shape(components)[1], options.model)
+    read = map_of(options.model, data, options.orientation)
     console.note(str(data))
+    queries = None
+    if options.queries is not None:
+        asked = options_data(options, min_rows=1, name=options.queries)
+        check_features(asked, int(data.points.shape[1]), data.name)
+        queries = asked.points
     labels = read_labels(options.labels, data)
-    pairs = replace(usual.elsewhere(labels), labels=labels, **pair_options(options))
+    usual = read.pairs.elsewhere(labels)
+    pairs = replace(usual, labels=labels, **pair_options(options))
     with console.progress("auditing"):
         result = measure(
             data.points,
-            components,
+            read.components,
+            orientation="rows",
             pairs=pairs,
             n_worst=options.worst,
+            recall=recall,
+            metric=options.metric,
+            queries=queries,
             memory_limit=memory_limit(options),
         )
-    allowed = options.max_distortion
-    holds = allowed is None or result.distortion <= allowed
-    _show(console, result, allowed, holds=holds)
-    console.tell(_payload(options, data, result, holds=holds))
-    if not holds:
+    claims = _claims(options, result)
+    _show(console, result, claims)
+    console.tell(_payload(options, data, result, claims))
+    if not all(claim.holds for claim in claims):
         raise ClaimFailed
 
 
@@ -87,33 +104,68 @@ def verify(options: argparse.Namespace, console: Console) -> None:
         raise ClaimFailed
 
 
-def _map_of(path: str) -> tuple[ArrayLike, PairRule]:
-    """Return the linear map of a model or matrix file, and the pairs that count."""
-    if holds_model(path):
-        certificate = load_model(path).certificate
-        return certificate.components, certificate.pairs
-    return as_dense(read_points(path).points), PairRule()
+def _claims(options: argparse.Namespace, result: AuditResult) -> list[payloads.Gate]:
+    """Return the claims that the user asked for, with the rows that decide them."""
+    claims, allowed, found = [], options.max_distortion, result.neighbors
+    if allowed is not None:
+        at_least = [("distortion", result.worst_distortions, result.worst_pairs)]
+        if found is not None and not found.is_own and found.distortions.size:
+            name = "distortion of neighbours of queries"
+            at_least.append((name, found.distortions, found.distorted))
+        for name, losses, pairs in at_least:
+            worst = pairs[losses > allowed] if losses[0] > allowed else pairs[:1]
+            claims.append(
+                payloads.Gate(
+                    name=name,
+                    allowed=allowed,
+                    found=float(losses[0]),
+                    holds=bool(losses[0] <= allowed),
+                    rows=worst.tolist(),
+                )
+            )
+    needed = options.recall_at_least
+    if needed is not None and found is not None:
+        for k, value in found.recall.items():
+            worst = found.worst_queries(k, options.worst)
+            claims.append(
+                payloads.Gate(
+                    name=f"recall at {k}",
+                    allowed=needed,
+                    found=value,
+                    holds=value >= needed,
+                    rows=[[int(row)] for row in worst],
+                )
+            )
+    return claims
 
 
 def _show(
-    console: Console, result: AuditResult, allowed: float | None, *, holds: bool
+    console: Console, result: AuditResult, claims: Sequence[payloads.Gate]
 ) -> None:
     """Print the result of an audit."""
     console.say(str(result))
+    _table(console, "worst pairs", result.worst_pairs, result.worst_distortions)
+    found = result.neighbors
+    if found is not None:
+        _table(console, "worst neighbours", found.distorted, found.distortions)
+    for claim in claims:
+        console.say(claim.line)
+
+
+def _table(console: Console, title: str, pairs: Indices, losses: Array) -> None:
+    """Print pairs with the share that they lose."""
     rows = [
         [f"{i} and {j}", f"{loss:.6f}"]
-        for (i, j), loss in zip(
-            result.worst_pairs.tolist(), result.worst_distortions.tolist(), strict=True
-        )
+        for (i, j), loss in zip(pairs.tolist(), losses.tolist(), strict=True)
     ]
-    console.table(["worst pairs", "lose"], rows)
-    if allowed is not None:
-        word = "holds" if holds else "FAILS"
-        console.say(f"{word}: distortion {result.distortion:.6f}, allowed {allowed}")
+    console.table([title, "lose"], rows)
 
 
 def _payload(
-    options: argparse.Namespace, data: DataFile, result: AuditResult, *, holds: bool
+    options: argparse.Namespace,
+    data: DataFile,
+    result: AuditResult,
+    claims: Sequence[payloads.Gate],
 ) -> payloads.Audit:
     """Return the JSON result of an audit."""
     # The histogram of an audit has many bins; these are enough for a plot.
@@ -132,6 +184,8 @@ def _payload(
         n_identical=result.n_identical,
         n_close=result.n_close,
         histogram=payloads.Histogram(counts=counts.tolist(), edges=edges.tolist()),
+        neighbors=payloads.NeighborsFound.of(result.neighbors, options.queries),
         max_distortion=options.max_distortion,
-        holds=holds,
+        claims=claims,
+        holds=all(claim.holds for claim in claims),
     )

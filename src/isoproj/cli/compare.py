@@ -7,7 +7,7 @@ from typing import Any
 
 from isoproj.cli import payloads
 from isoproj.cli.console import Console
-from isoproj.cli.models import check_dimensions, check_outputs, options_data
+from isoproj.cli.models import check_dimensions, check_outputs, map_of, options_data
 from isoproj.numerics.container import write_atomically
 from isoproj.plot.axes import save_axes
 from isoproj.reproduction.compare import DEFAULT_METHODS, Record
@@ -28,6 +28,7 @@ def compare(options: argparse.Namespace, console: Console) -> None:
         options.n_components,
         options.seeds,
         options.time_limit,
+        maps={name: map_of(name, data).components for name in options.maps},
         progress=lambda record: console.note(_line(record)),
     )
     if options.output is not None:
@@ -44,4 +45,6 @@ def _line(record: Record) -> str:
     where = f"{record['method']}, k = {record['k']}, seed {record['seed']}"
     if record.get("error"):
         return f"{where}: failed: {record['error']}"
+    if record["seconds"] is None:
+        return f"{where}: {record['contracted']:.4f}"
     return f"{where}: {record['contracted']:.4f} in {record['seconds']:.2f} s"

@@ -46,7 +46,7 @@ def demo(options: argparse.Namespace, console: Console) -> None:
     random = np.random.default_rng(0).standard_normal((n_features, k))
     results = {
         "PCA": audit(data.points, PCA(k).fit(data.points)),
-        "random": audit(data.points, orthonormal(random).T),
+        "random": audit(data.points, orthonormal(random).T, orientation="rows"),
         "isoproj": audit(data.points, model),
     }
     _show(console, results, model, seconds)

@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 
 import isoproj
 from isoproj.cli.errors import UsageError
+from isoproj.files.read.maps import MapFile, read_map
 from isoproj.files.read.reading import DataFile, holds_model, read_pairs, read_points
 from isoproj.files.read.sources import split_name
 from isoproj.files.write.writing import check_output
 from isoproj.numerics.arrays import Rows
 from isoproj.numerics.container import read_container
+from isoproj.numerics.maps import Orientation
 from isoproj.numerics.storage import MEMORY_LIMIT, Storage
 from isoproj.pairs.rule import WORDS
 from isoproj.proof.certificate import Certificate
@@ -25,9 +27,11 @@ __all__ = [
     "Model",
     "check_dimensions",
     "check_features",
+    "check_map_name",
     "check_outputs",
     "count_pairs",
     "load_model",
+    "map_of",
     "memory_limit",
     "options_data",
     "pair_options",
@@ -138,6 +142,24 @@ def load_model(path: str) -> Model:
             raise UsageError(msg)
         estimator = getattr(isoproj, name).load(path)
     return Model(path=path, header=header, certificate=certificate, estimator=estimator)
+
+
+def check_map_name(name: str) -> None:
+    """Raise FileNotFoundError if a map is neither a file, a folder nor ``first:K``."""
+    if not name.startswith("first:") and not split_name(name)[0].exists():
+        holds_model(name)  # Says what is missing, with a similar name.
+
+
+def map_of(
+    name: str, data: DataFile, orientation: Orientation | None = None
+) -> MapFile:
+    """Read the linear map of a file, a folder or ``first:K``, for the data."""
+    n_features = int(data.points.shape[1])
+    if not name.startswith("first:") and split_name(name)[0].is_file():
+        path = split_name(name)[0]
+        if path.suffix.lower() == ".isoproj":
+            check_features(data, load_model(name).certificate.n_features, name)
+    return read_map(name, n_features, orientation=orientation)
 
 
 def options_data(

@@ -6,6 +6,7 @@ a text in ``Annotated`` describes it, a dict in ``Annotated`` is added to its sc
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict
@@ -17,6 +18,7 @@ from isoproj.proof.audit import AuditResult
 from isoproj.proof.certificate import Guarantee
 from isoproj.proof.heldout import Heldout
 from isoproj.proof.objective import Objective
+from isoproj.proof.recall import Neighbors
 from isoproj.proof.verify import CheckedClaim
 from isoproj.reproduction.claims import Outcome
 from isoproj.solvers.api import Status
@@ -35,12 +37,15 @@ __all__ = [
     "Fit",
     "Frontier",
     "FrontierPoint",
+    "Gate",
     "HeldoutLosses",
     "Histogram",
     "Kept",
     "Losses",
     "ModelFile",
     "ModelInfo",
+    "NeighborsFound",
+    "NewPointsPromise",
     "PairLosses",
     "Part",
     "Payload",
@@ -167,12 +172,40 @@ PairLossesOrNull = Annotated[PairLosses | None, "null where no pair counts"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NewPointsPromise:
+    """What holds for new points that are drawn like the points fitted."""
+
+    new_point: Annotated[float, "no distance of a new point to a fitted one loses more"]
+    new_pair_share: Annotated[
+        float | None, "at most this share of new pairs loses more than the distortion"
+    ]
+    confidence: Annotated[float, "probability of each of the two statements"]
+
+    @classmethod
+    def of(cls, heldout: Heldout) -> Self | None:
+        """Return what is told of new points, None if too few points were held out."""
+        try:
+            promise = heldout.guarantee()
+        except ValueError:
+            return None
+        share = promise.new_pair_share
+        return cls(
+            new_point=promise.new_point,
+            new_pair_share=None if math.isnan(share) else share,
+            confidence=promise.confidence,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HeldoutLosses:
     """What pairs lose that have a point that was not fitted."""
 
     rows: Annotated[Sequence[Count], "row numbers that were held out"]
     within: PairLossesOrNull
     to_training: PairLossesOrNull
+    guarantee: Annotated[
+        NewPointsPromise | None, "null if too few points were held out"
+    ]
 
     @classmethod
     def of(cls, heldout: Heldout | None) -> Self | None:
@@ -183,7 +216,12 @@ class HeldoutLosses:
             None if result is None else PairLosses.of(result, n_pairs=result.n_pairs)
             for result in (heldout.within, heldout.to_training)
         )
-        return cls(rows=heldout.rows.tolist(), within=within, to_training=across)
+        return cls(
+            rows=heldout.rows.tolist(),
+            within=within,
+            to_training=across,
+            guarantee=NewPointsPromise.of(heldout),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,6 +300,63 @@ class Histogram:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NeighborsFound:
+    """What a map does to nearest neighbours."""
+
+    metric: Literal["euclidean", "cosine", "inner_product"]
+    queries: Annotated[str | None, "null where every row of the data is a query"]
+    n_queries: Count
+    recall: Annotated[
+        Mapping[str, float], "by number of neighbours: share that is found; exact"
+    ]
+    nearest_changed: Annotated[
+        float, "share of queries whose nearest neighbour changed"
+    ]
+    distorted: Annotated[
+        Sequence[tuple[Count, Count]],
+        "query and row of the neighbours that lose most, worst first",
+    ]
+    distortions: WorstLosses
+
+    @classmethod
+    def of(cls, found: Neighbors | None, queries: str | None) -> Self | None:
+        """Return what is told of neighbours, None if none were looked for."""
+        if found is None:
+            return None
+        return cls(
+            metric=found.metric,
+            queries=queries,
+            n_queries=found.n_queries,
+            recall={str(k): value for k, value in found.recall.items()},
+            nearest_changed=found.nearest_changed,
+            distorted=found.distorted.tolist(),
+            distortions=found.distortions.tolist(),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """A claim that the caller asked to hold."""
+
+    name: str
+    allowed: float
+    found: float
+    holds: bool
+    rows: Annotated[
+        Sequence[Sequence[Count]],
+        "pairs, or queries alone, that make the claim what it is, worst first",
+    ]
+
+    @property
+    def line(self) -> str:
+        """The claim in one line, with its rows if it fails."""
+        word = "holds" if self.holds else "FAILS"
+        shown = "; ".join(" and ".join(map(str, row)) for row in self.rows)
+        rows = "" if self.holds or not shown else f", rows {shown}"
+        return f"{word}: {self.name} {self.found:.6f}, allowed {self.allowed}{rows}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Audit(Payload):
     """The result of ``isoproj audit``."""
 
@@ -278,8 +373,10 @@ class Audit(Payload):
     n_identical: Count
     n_close: Close
     histogram: Annotated[Histogram, "of the share lost; one edge more than counts"]
+    neighbors: Annotated[NeighborsFound | None, "null without --recall"]
     max_distortion: Annotated[float | None, "what was allowed"]
-    holds: Annotated[bool, "false when more than allowed is lost"]
+    claims: Annotated[Sequence[Gate], "what --at-most and --recall-at-least ask for"]
+    holds: Annotated[bool, "false when a claim fails"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

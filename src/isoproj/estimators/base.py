@@ -119,6 +119,7 @@ class LinearProjection(
         result = audit(
             rows,
             self.components_,
+            orientation="rows",
             pairs=rule,
             n_worst=1,
             spread=False,

@@ -291,7 +291,12 @@ class CertifiedProjection(LinearProjection):
         self.heldout_ = None
         if split is not None:
             self.heldout_ = measure_heldout(
-                rows, split, self.components_, self._pair_rule(y), engine=self.engine
+                rows,
+                split,
+                self.components_,
+                self._pair_rule(y),
+                distortion=self.distortion_,
+                engine=self.engine,
             )
 
     def _check_shared(self, n_features: int) -> None:

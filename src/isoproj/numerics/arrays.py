@@ -99,8 +99,10 @@ def _dtype_of(data: object) -> np.dtype[Any] | None:
     return kind if kind is not None and kind.kind in "biuf" else None
 
 
-def check_points(data: ArrayLike | Rows, storage: Storage | None = None) -> Rows:
-    """Return data as at least two finite float rows, dense or CSR; else ValueError."""
+def check_points(
+    data: ArrayLike | Rows, storage: Storage | None = None, *, min_rows: int = 2
+) -> Rows:
+    """Return data as finite float rows, dense or CSR; else raise ValueError."""
     check_real(data)
     storage = storage or Storage()
     rows = check_array(
@@ -108,7 +110,7 @@ def check_points(data: ArrayLike | Rows, storage: Storage | None = None) -> Rows
         accept_sparse="csr",
         dtype=[np.float64, np.float32],
         ensure_all_finite=False,
-        ensure_min_samples=2,
+        ensure_min_samples=min_rows,
     )
     # A data frame becomes an array with contiguous columns, so its rows are copied.
     return checked_rows(as_rows(rows, storage), slice_bytes=storage.slice_bytes)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isoproj.engines.base import Engine
-from isoproj.numerics.arrays import Rows, check_map, check_points
+from isoproj.numerics.arrays import Rows, check_points, is_sparse
+from isoproj.numerics.maps import LinearMap, Orientation, linear_map
 from isoproj.numerics.progress import Walk, watching
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.storage import MEMORY_LIMIT, Storage, check_memory_limit
@@ -19,6 +20,12 @@ from isoproj.pairs.full_scan import PairSummary, largest_ratio, summarise
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairRule, PairSet, prepare_pairs
 from isoproj.pairs.worst_pairs import Effort, WorstPairs, find_worst
+from isoproj.proof.recall import (
+    Metric,
+    Neighbors,
+    check_neighbors,
+    compare_neighbors,
+)
 
 __all__ = ["AuditResult", "audit"]
 
@@ -58,6 +65,12 @@ class AuditResult:
         Number of pairs that were measured, and that were ruled out by bounds.
     n_close : int
         Number of pairs closer than ``min_distance``; they do not count.
+    recall : dict of int to float
+        For each number of neighbours asked for, the mean share of a query's nearest
+        rows that are found among the nearest images; exact. Empty if none was asked.
+    neighbors : Neighbors or None
+        Hits of every query, share of queries whose nearest neighbour changed, and the
+        neighbours that lose most; None without ``recall``.
 
     See Also
     --------
@@ -75,6 +88,8 @@ class AuditResult:
     n_identical: int
     effort: Effort
     n_close: int = 0
+    recall: dict[int, float] = field(default_factory=dict)
+    neighbors: Neighbors | None = None
 
     def coarse_histogram(
         self, n_bins: int, *, low: float = 0.0, high: float = 1.0
@@ -122,13 +137,16 @@ class AuditResult:
         lines += [
             f"{q:<6.1%} lose at most {value:.4f}" for q, value in self.quantiles.items()
         ]
+        if self.neighbors is not None:
+            lines.append(str(self.neighbors))
         return "\n".join(lines)
 
 
 def audit(
     X: ArrayLike | Rows,
-    components: ArrayLike | Any,  # noqa: ANN401 - an array or anything fitted
+    components: LinearMap,
     *,
+    orientation: Orientation | None = None,
     pairs: str | ArrayLike | PairRule = "all",
     labels: ArrayLike | None = None,
     n_neighbors: int = 10,
@@ -136,6 +154,9 @@ def audit(
     include_norms: bool = False,
     n_worst: int = 10,
     spread: bool = True,
+    recall: int | Sequence[int] | None = None,
+    metric: Metric = "euclidean",
+    queries: ArrayLike | Rows | None = None,
     progress: Callable[[int, int], None] | None = None,
     memory_limit: float = MEMORY_LIMIT,
     engine: Engine | None = None,
@@ -148,9 +169,16 @@ def audit(
         The data. It need not fit in memory: a memory-mapped file (``numpy.load`` with
         ``mmap_mode="r"``) is used in place, and a Dask, HDF5 or Zarr array is read
         slice by slice.
-    components : array-like of shape (k, n_features) or fitted estimator
-        The linear map, with one output coordinate a row; it need not be orthonormal.
-        An estimator must have ``components_``.
+    components : array-like, fitted estimator, linear layer or faiss transform
+        The linear map; it need not be orthonormal. A matrix has shape (k, n_features)
+        or (n_features, k). An estimator has ``components_``, and a ``transform`` that
+        agrees with them; a pipeline has only such steps. A layer has a ``weight`` of
+        two axes, as those of PyTorch have. A transform or a pre-transform index of
+        faiss is trained. A map that adds a constant is audited without it, which
+        changes no distance.
+    orientation : {"rows", "columns"} or None
+        Whether a row of a matrix is one output coordinate, or a column is. Only a
+        square matrix that is not symmetric must say.
     pairs : str, array-like of shape (m, 2) or PairRule
         Which pairs count: ``"all"``, ``"directions"``, ``"neighbors"``,
         ``"approximate-neighbors"``, ``"labels"`` (pairs of different classes),
@@ -170,6 +198,16 @@ def audit(
         Whether to measure mean, quantiles and histogram. Without them most pairs are
         ruled out by bounds, which is several times faster. The worst pairs are the
         same.
+    recall : int, sequence of int or None
+        Numbers of nearest neighbours to look for, before and after the map, by exact
+        search over all rows in threads of this process. Of rows equally near, the one
+        with the smaller number comes first; a row found counts if it is as near as the
+        last true neighbour.
+    metric : {"euclidean", "cosine", "inner_product"}
+        How near is measured for ``recall``, before and after the map.
+    queries : array-like or sparse matrix of shape (m, n_features) or None
+        Points whose neighbours are looked for among ``X``. None means every row of
+        ``X``, which is then not its own neighbour.
     progress : callable or None
         Called now and then with the number of pairs done and the number of all pairs.
     memory_limit : float
@@ -202,11 +240,18 @@ def audit(
     >>> result = audit(triangle, [[1.0, 0.0]])
     >>> round(result.distortion, 3), result.worst_pairs[0].tolist()
     (0.8, [1, 2])
+    >>> audit(triangle, [[1.0, 0.0]], recall=1).recall
+    {1: 1.0}
     """
     check_memory_limit(memory_limit)
     storage = Storage(memory_limit, is_shared=engine is not None)
     rows = check_points(X, storage)
-    linear = check_map(getattr(components, "components_", components), rows.shape[1])
+    linear = linear_map(components, rows.shape[1], orientation=orientation)
+    asked = _checked_queries(queries, rows, recall, storage)
+    ks = None
+    if recall is not None:
+        n_rows = int(rows.shape[0])
+        ks = check_neighbors(recall, metric, n_rows, is_own=asked is None)
     if n_worst < 1:
         msg = f"n_worst must be at least 1; got {n_worst}. Ask for one pair or more."
         raise ValueError(msg)
@@ -221,8 +266,19 @@ def audit(
     # The faster search finds losses only, so no pair may gain.
     measure = _all_pairs if spread or largest_ratio(linear) > 1.0 + 1e-6 else _worst
     called = progress or (lambda _done, _n_pairs: None)
+    neighbors = None
     with watching(lambda walk: called(walk.done, walk.total), Walk):
         found, spread_of = measure(points, selected, linear, n_worst, engine)
+        if ks is not None:
+            neighbors = compare_neighbors(
+                rows,
+                linear,
+                ks,
+                metric=metric,
+                queries=asked,
+                n_worst=n_worst,
+                storage=storage,
+            )
     return AuditResult(
         distortion=float(found.worst_losses.max()),
         worst_pairs=found.worst_pairs,
@@ -231,8 +287,36 @@ def audit(
         n_identical=selected.n_identical,
         effort=found.effort,
         n_close=selected.n_close,
+        recall={} if neighbors is None else neighbors.recall,
+        neighbors=neighbors,
         **spread_of,
     )
+
+
+def _checked_queries(
+    queries: ArrayLike | Rows | None,
+    rows: Rows,
+    recall: int | Sequence[int] | None,
+    storage: Storage,
+) -> Rows | None:
+    """Return finite queries of the width of the rows, or None; else ValueError."""
+    if queries is None:
+        return None
+    if recall is None:
+        msg = "queries needs recall; got None. Pass recall=(1, 10), or no queries."
+        raise ValueError(msg)
+    asked = check_points(queries, storage, min_rows=1)
+    if asked.shape[1] != rows.shape[1]:
+        msg = (
+            f"queries must have the {rows.shape[1]} features of X; got "
+            f"{asked.shape[1]}. Pass the same columns."
+        )
+        raise ValueError(msg)
+    if is_sparse(asked) != is_sparse(rows):
+        kinds = ("dense", "sparse") if is_sparse(rows) else ("sparse", "dense")
+        msg = f"queries must be {kinds[1]} as X is; got {kinds[0]} ones. Convert them."
+        raise ValueError(msg)
+    return asked
 
 
 def _all_pairs(

@@ -1,8 +1,10 @@
-"""Bounds on the share of all pairs that lose more, from a random sample of pairs."""
+"""What a random sample says of all pairs, and held-out points of new points."""
 
 from __future__ import annotations
 
 import hashlib
+import math
+from fractions import Fraction
 
 import numpy as np
 import scipy.special
@@ -12,21 +14,67 @@ from isoproj.pairs.points import Points
 from isoproj.pairs.rule import sample_pairs
 from isoproj.pairs.top_pairs import exact_losses
 
-__all__ = ["CONFIDENCE", "largest_share", "share_above"]
+__all__ = [
+    "CONFIDENCE",
+    "conformal_rank",
+    "fewest_points",
+    "largest_share",
+    "share_above",
+]
 
 CONFIDENCE = 0.95
 # Pairs in the sample that judges a fit.
 _N_DRAWN = 100_000
 
 
-def largest_share(n_seen: int, n_drawn: int) -> float:
-    """Return the upper 95 % confidence limit of a share (Clopper and Pearson).
+def largest_share(n_seen: int, n_drawn: int, confidence: float = CONFIDENCE) -> float:
+    """Return the upper confidence limit of a share (Clopper and Pearson).
 
     ``n_seen`` of ``n_drawn`` independent draws had the property.
     """
     if n_seen >= n_drawn:
         return 1.0
-    return float(scipy.special.betaincinv(n_seen + 1, n_drawn - n_seen, CONFIDENCE))
+    return float(scipy.special.betaincinv(n_seen + 1, n_drawn - n_seen, confidence))
+
+
+def conformal_rank(n_points: int, confidence: float) -> int:
+    """Return which of the ascending scores of some points a new one exceeds rarely.
+
+    A new point that is exchangeable with the others exceeds the score of this rank with
+    probability at most ``1 - confidence``. A ValueError says if there are too few.
+    """
+    # The decimal number that the caller wrote, so that 20 * 0.95 is 19.
+    level = _level(confidence)
+    rank = math.ceil((n_points + 1) * level)
+    if rank > n_points:
+        msg = (
+            f"a guarantee at confidence {confidence:g} needs at least "
+            f"{fewest_points(confidence)} held-out points; got {n_points}. Hold out "
+            "more, or ask for less confidence."
+        )
+        raise ValueError(msg)
+    return rank
+
+
+def fewest_points(confidence: float) -> int:
+    """Return the number of held-out points that a confidence needs."""
+    level = _level(confidence)
+    return math.ceil(level / (1 - level))
+
+
+def _level(confidence: float) -> Fraction:
+    """Return a confidence as a fraction; raise ValueError unless it is a share."""
+    if isinstance(confidence, bool) or not isinstance(
+        confidence, float | int | np.number
+    ):
+        confidence = math.nan
+    if not 0.0 < confidence < 1.0:
+        msg = (
+            f"confidence must be a number between 0 and 1; got {confidence!r}. "
+            "Use 0.95."
+        )
+        raise ValueError(msg)
+    return Fraction(str(float(confidence)))
 
 
 def share_above(

@@ -12,18 +12,44 @@ from sklearn.model_selection import train_test_split
 
 from isoproj.engines.base import Engine
 from isoproj.exceptions import NoPairsError
-from isoproj.numerics.arrays import Rows
-from isoproj.numerics.spectral import Indices
+from isoproj.numerics.arrays import Rows, is_sparse
+from isoproj.numerics.spectral import Array, Indices
+from isoproj.numerics.threads import single_blas_thread
+from isoproj.pairs.blocks import product_error
 from isoproj.pairs.duplicates import first_copies
 from isoproj.pairs.neighbors import nearest_pairs
 from isoproj.pairs.points import Points
-from isoproj.pairs.rule import LABELLED, LARGEST_LIST, PairKind, PairRule, label_codes
+from isoproj.pairs.rows import squared_lengths
+from isoproj.pairs.rule import (
+    LABELLED,
+    LARGEST_LIST,
+    PairKind,
+    PairRule,
+    label_codes,
+    prepare_pairs,
+)
+from isoproj.pairs.top_pairs import exact_losses
 from isoproj.proof.audit import AuditResult, audit
+from isoproj.proof.confidence import (
+    CONFIDENCE,
+    conformal_rank,
+    fewest_points,
+    largest_share,
+)
 
-__all__ = ["Heldout", "Split", "fitted_part", "measure_heldout", "split_rows"]
+__all__ = [
+    "Heldout",
+    "NewPoints",
+    "Split",
+    "fitted_part",
+    "measure_heldout",
+    "split_rows",
+]
 
 # Fewest rows in each part of a split.
 _FEWEST = 2
+# Held-out rows that are measured together.
+_BLOCK = 256
 # Kinds whose pairs between both parts are listed one by one.
 _LISTED = (PairKind.ALL, PairKind.SAMPLED, *LABELLED)
 
@@ -34,6 +60,69 @@ class Split:
 
     training: Indices
     heldout: Indices
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewPoints:
+    """What holds for points that were neither fitted nor held out.
+
+    Both statements assume that new points are drawn independently from where the
+    fitted and the held-out points came from. Each holds at its own confidence.
+
+    Parameters
+    ----------
+    new_point : float
+        With probability ``confidence``, over held-out points and the new one, none of
+        a new point's pairs with fitted points loses more than this share.
+    new_pair_share : float
+        With confidence ``confidence`` at most this share of pairs of two new points
+        loses more than ``distortion``. NaN where no random pair counts, as with
+        neighbours.
+    confidence : float
+        Probability of each statement.
+    distortion : float
+        What the certificate states of the fitted points.
+    n_points, n_training : int
+        Number of held-out points and of fitted points.
+
+    See Also
+    --------
+    isoproj.NearIsometricProjection : Its parameter ``heldout`` holds out rows.
+
+    References
+    ----------
+    Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random World", 2005, chapter
+    2: conformal prediction.
+    Clopper and Pearson, "The use of confidence or fiducial limits illustrated in the
+    case of the binomial", Biometrika 26, 1934.
+    """
+
+    new_point: float
+    new_pair_share: float
+    confidence: float
+    distortion: float
+    n_points: int
+    n_training: int
+
+    def __str__(self) -> str:
+        level = f"{100.0 * self.confidence:g} %"
+        text = (
+            "If new points are drawn like the points fitted, a new point's distances "
+            f"to the {self.n_training:,} fitted points all lose at most "
+            f"{_rounded_up(self.new_point):.4f} with probability {level}"
+        )
+        if math.isnan(self.new_pair_share):
+            return text + "."
+        return (
+            f"{text}, and at most {100.0 * _rounded_up(self.new_pair_share):.2f} % of "
+            f"pairs of new points lose more than the certified {self.distortion:.4f} "
+            f"with {level} confidence."
+        )
+
+
+def _rounded_up(share: float) -> float:
+    """Return a share rounded up to four digits, so that what is printed holds."""
+    return math.ceil(round(share * 1e4, 6)) / 1e4
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -53,6 +142,14 @@ class Heldout:
         Losses of pairs of two held-out rows; None if no such pair counts.
     to_training : AuditResult or None
         Losses of pairs of a held-out row and a fitted row; None if no such pair counts.
+    distortion : float
+        What the certificate states of the fitted rows.
+    point_losses : ndarray of shape (n_points,)
+        For every held-out row its largest loss with a fitted row, 0 if none counts.
+        Empty where ``to_training`` is None.
+    pair_losses : ndarray of shape (m,)
+        Losses of pairs of held-out rows, drawn at random such that no row is in two of
+        them; at most ``n_points // 2``.
 
     See Also
     --------
@@ -64,6 +161,48 @@ class Heldout:
     training: Indices
     within: AuditResult | None
     to_training: AuditResult | None
+    distortion: float
+    point_losses: Array
+    pair_losses: Array
+
+    def guarantee(self, confidence: float = CONFIDENCE) -> NewPoints:
+        """Return what holds for new points, drawn like the points fitted.
+
+        Parameters
+        ----------
+        confidence : float
+            Probability of each statement, between 0 and 1.
+
+        Returns
+        -------
+        NewPoints
+            With ``new_point`` and ``new_pair_share``; it prints itself as a sentence.
+
+        Raises
+        ------
+        ValueError
+            If too few points were held out, with the number needed, or if no pair of
+            a held-out and a fitted point counts.
+        """
+        rank = conformal_rank(self.n_points, confidence)
+        if not self.point_losses.size:
+            msg = (
+                "a guarantee needs pairs of held-out and fitted points; none counts. "
+                "Use pairs='all'."
+            )
+            raise ValueError(msg)
+        n_drawn, share = self.pair_losses.size, math.nan
+        if n_drawn:
+            n_more = int((self.pair_losses > self.distortion).sum())
+            share = largest_share(n_more, n_drawn, float(confidence))
+        return NewPoints(
+            new_point=float(np.sort(self.point_losses)[rank - 1]),
+            new_pair_share=share,
+            confidence=float(confidence),
+            distortion=self.distortion,
+            n_points=self.n_points,
+            n_training=int(self.training.size),
+        )
 
     @property
     def n_points(self) -> int:
@@ -95,7 +234,19 @@ class Heldout:
                 f"{result.distortion:.4f}, 99.9% lose at most "
                 f"{result.quantiles[0.999]:.4f}, mean {result.mean:.4f}"
             )
+        if self.point_losses.size:
+            lines.append(self._promise())
         return "\n".join(lines)
+
+    def _promise(self) -> str:
+        """Return what holds for new points, or how many points that would take."""
+        needed = fewest_points(CONFIDENCE)
+        if self.n_points >= needed:
+            return str(self.guarantee())
+        return (
+            f"A guarantee for new points at {100.0 * CONFIDENCE:g} % needs at least "
+            f"{needed} held-out points."
+        )
 
 
 def split_rows(
@@ -155,11 +306,13 @@ def measure_heldout(
     components: ArrayLike,
     rule: PairRule,
     *,
+    distortion: float,
     engine: Engine | None = None,
 ) -> Heldout:
     """Measure a map on the pairs with held-out points.
 
-    ``rows`` and the labels of ``rule`` are those of all points. With neighbours, the
+    ``rows`` and the labels of ``rule`` are those of all points; ``distortion`` is what
+    the certificate states of the fitted ones. With neighbours, the
     nearest held-out points and the nearest fitted points of each held-out point count.
     """
     own = rule.of_rows(split.heldout)
@@ -177,11 +330,102 @@ def measure_heldout(
     between = replace(
         rule, pairs=_between(rows, split, rule), labels=None, include_norms=False
     )
+    to_training = _audited(rows, components, between, engine)
+    points = Points.prepare(rows, rotate=False)
+    linear = np.asarray(components, dtype=np.float64)
+    losses = np.empty(0)
+    if to_training is not None:
+        losses = _point_losses(points, split, linear, between, rule)
     return Heldout(
         rows=split.heldout,
         training=split.training,
         within=within,
-        to_training=_audited(rows, components, between, engine),
+        to_training=to_training,
+        distortion=float(distortion),
+        point_losses=losses,
+        pair_losses=_disjoint_losses(points, split, linear, rule),
+    )
+
+
+def _disjoint_losses(
+    points: Points, split: Split, components: Array, rule: PairRule
+) -> Array:
+    """Return the losses of random pairs of held-out rows that share no row."""
+    if rule.kind not in (PairKind.ALL, PairKind.SAMPLED, *LABELLED):
+        return np.empty(0)
+    # Rows may be sorted, so that neighbours in a file are alike: the order is random.
+    order = np.random.default_rng(0).permutation(split.heldout)
+    pairs = np.sort(order[: order.size // 2 * 2].reshape(-1, 2), axis=1)
+    if rule.kind in LABELLED:
+        labels = label_codes(rule, points.n_points)
+        same = labels[pairs[:, 0]] == labels[pairs[:, 1]]
+        pairs = pairs[same == (rule.kind is PairKind.WITHIN)]
+    pairs = pairs[points.are_distinct(pairs)]
+    if rule.min_distance > 0.0:
+        pairs = pairs[points.distances(pairs) >= rule.min_distance]
+    return exact_losses(points, pairs, components)
+
+
+def _point_losses(
+    points: Points, split: Split, components: Array, between: PairRule, rule: PairRule
+) -> Array:
+    """Return the largest loss of every held-out row with a fitted row; exact."""
+    is_plain = rule.kind in (PairKind.ALL, PairKind.SAMPLED)
+    if is_plain and not rule.min_distance > 0.0 and not is_sparse(points.rows):
+        return _largest_of_all(points, split, components)
+    _, selected = prepare_pairs(points.rows, between, rotate=False)
+    listed = np.asarray(selected.listed)
+    own = np.full(points.n_points, -1)
+    own[split.heldout] = np.arange(split.heldout.size)
+    largest = np.zeros(split.heldout.size)
+    number = own[listed].max(axis=1)
+    np.maximum.at(largest, number, exact_losses(points, listed, components))
+    return largest
+
+
+@single_blas_thread
+def _largest_of_all(points: Points, split: Split, components: Array) -> Array:
+    """Return the largest loss of every held-out row with any fitted row; exact.
+
+    A product bounds every loss from both sides; the pairs that may be the worst of a
+    row are measured from the difference of their rows.
+    """
+    mapped, training = points.mapped(components), split.training
+    spaces = [
+        (rows, rows[training], squared_lengths(rows[training]))
+        for rows in (points.coordinates, mapped)
+    ]
+    top = max(1.0, float(np.linalg.norm(components, 2)) ** 2)
+    largest = np.zeros(split.heldout.size)
+    for start in range(0, split.heldout.size, _BLOCK):
+        block = split.heldout[start : start + _BLOCK]
+        (lengths, error), (images, image_error) = (
+            _squares(rows[block], others, norms) for rows, others, norms in spaces
+        )
+        # Images inherit the rounding of the rows they were made of.
+        image_error = image_error + top * error
+        with np.errstate(divide="ignore", invalid="ignore"):
+            losses = 1.0 - images / lengths
+            reach = (image_error + (np.abs(losses) + 1.0) * error) / (lengths - error)
+        losses[is_open := ~(lengths > 4.0 * error)] = 0.0
+        reach[is_open] = np.inf
+        same = points.first_copy[block][:, None] == points.first_copy[training]
+        reach[same], losses[same] = -np.inf, 0.0
+        bars = np.where(np.isfinite(reach), losses - reach, -np.inf).max(axis=1)
+        at, column = np.nonzero(losses + reach >= bars[:, None])
+        is_pair = ~same[at, column]
+        at, column = at[is_pair], column[is_pair]
+        pairs = np.column_stack([block[at], training[column]])
+        exact = exact_losses(points, pairs, components)
+        np.maximum.at(largest, start + at, exact)
+    return largest
+
+
+def _squares(some: Array, others: Array, norms: Array) -> tuple[Array, Array]:
+    """Return squared distances by a product, and how far each may be off."""
+    sums = squared_lengths(some)[:, None] + norms
+    return sums - 2.0 * (some @ others.T), product_error(some.shape[1], np.float64) * (
+        sums
     )
 
 
@@ -197,7 +441,7 @@ def _audited(
     if not isinstance(rule.pairs, str) and not len(np.asarray(rule.pairs)):
         return None
     try:
-        return audit(rows, components, pairs=rule, engine=engine)
+        return audit(rows, components, orientation="rows", pairs=rule, engine=engine)
     except NoPairsError:
         return None
 

@@ -148,7 +148,13 @@ class Scene:
 
 def _audits(sample: Sample, maps: dict[str, Array]) -> dict[str, AuditResult]:
     return {
-        name: audit(sample.rows, components, pairs=sample.pairs, n_worst=8)
+        name: audit(
+            sample.rows,
+            components,
+            orientation="rows",
+            pairs=sample.pairs,
+            n_worst=8,
+        )
         for name, components in maps.items()
     }
 

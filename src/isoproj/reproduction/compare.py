@@ -30,11 +30,12 @@ from isoproj.baselines.secant_avoidance import SecantAvoidance
 from isoproj.estimators.guaranteed_pca import GuaranteedPCA
 from isoproj.estimators.near_isometric import NearIsometricProjection
 from isoproj.numerics.arrays import Rows
+from isoproj.numerics.maps import LinearMap
 from isoproj.numerics.threads import n_threads
 from isoproj.plot.axes import axes_or_new, draw
 from isoproj.plot.charts import curve_chart, floor_marks, loss_line
 from isoproj.plot.marks import Axis
-from isoproj.reproduction.referee import Record, measure
+from isoproj.reproduction.referee import Record, measure, measure_map
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -211,6 +212,7 @@ def compare(
     seeds: Sequence[int] = (0,),
     time_limit: float | None = None,
     *,
+    maps: Mapping[str, LinearMap] | None = None,
     y: object = None,
     progress: Callable[[Record], None] | None = None,
 ) -> Comparison:
@@ -228,6 +230,9 @@ def compare(
         Set as ``random_state`` where a method has one.
     time_limit : float or None
         Seconds each ``fit`` may take, for the methods that have a limit.
+    maps : mapping of str to linear map, or None
+        Maps that are measured as they are, by name, each at its own number of
+        dimensions: whatever ``isoproj.audit`` takes.
     y : object
         Passed to every ``fit``.
     progress : callable or None
@@ -263,6 +268,10 @@ def compare(
     records: list[Record] = []
     for seed in seeds:
         points = X(seed) if callable(X) else X
+        for name, given in (maps or {}).items():
+            records.append(measure_map(name, given, points, int(seed)) | facts)
+            if progress is not None:
+                progress(records[-1])
         for k in ks:
             for name, estimator in estimators.items():
                 record = measure(

@@ -19,11 +19,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 
-from isoproj.numerics.arrays import Rows, check_map, check_points
+from isoproj.numerics.arrays import Rows, check_points
+from isoproj.numerics.maps import LinearMap, linear_map
 from isoproj.numerics.spectral import Array
 from isoproj.proof.audit import audit
 
-__all__ = ["Record", "Score", "measure", "run", "score_map"]
+__all__ = ["Record", "Score", "measure", "measure_map", "run", "score_map"]
 
 Record = dict[str, Any]
 
@@ -75,14 +76,14 @@ class Score:
 
 def score_map(
     X: ArrayLike | Rows,
-    components: ArrayLike | Any,  # noqa: ANN401 - an array or anything fitted
+    components: LinearMap,
     *,
     pairs: str | ArrayLike = "all",
 ) -> Score:
     """Measure any linear map, or a fitted estimator's, on all pairs that count."""
     rows = check_points(X)
-    linear = check_map(getattr(components, "components_", components), rows.shape[1])
-    found = audit(rows, linear, pairs=pairs, n_worst=1)
+    linear = linear_map(components, rows.shape[1])
+    found = audit(rows, linear, orientation="rows", pairs=pairs, n_worst=1)
     error = float(np.abs(linear @ linear.T - np.eye(linear.shape[0])).max())
     norm = float(np.linalg.norm(linear, 2)) ** 2
     least = 1.0 - found.distortion
@@ -111,7 +112,8 @@ def _largest_share(
 ) -> float:
     """Return the largest ratio of squared lengths of a map that stretches nothing."""
     # The scan reports gains only, so it is asked about the map scaled up.
-    scaled = audit(rows, linear / math.sqrt(least), pairs=pairs, n_worst=1)
+    enlarged = linear / math.sqrt(least)
+    scaled = audit(rows, enlarged, orientation="rows", pairs=pairs, n_worst=1)
     return (1.0 + scaled.stretch) * least
 
 
@@ -172,6 +174,22 @@ def measure(
         "status": None if status is None else str(status),
         "warnings": [_on_one_line(warning.message) for warning in told],
         **found,
+    }
+
+
+def measure_map(name: str, given: LinearMap, X: ArrayLike | Rows, seed: int) -> Record:
+    """Return a record of the score of a map that nobody fits."""
+    score = score_map(X, given)
+    shape = [int(size) for size in X.shape] if hasattr(X, "shape") else None
+    return {
+        "method": name,
+        "k": score.n_components,
+        "seed": seed,
+        "shape": shape,
+        "time_limit": None,
+        **score.as_dict(),
+        "status": None,
+        "warnings": [],
     }
 
 

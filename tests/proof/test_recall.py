@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse
+from geometry import cloud
+from sklearn.neighbors import NearestNeighbors
+
+from isoproj import audit
+
+METRICS = ["euclidean", "cosine", "inner_product"]
+
+
+def neighbours(X, asked, metric):
+    """Return all distances and numbers of neighbours by scikit-learn, nearest first."""
+    if metric == "inner_product":
+        products = asked @ X.T
+        search = NearestNeighbors(metric="precomputed", algorithm="brute")
+        search.fit(np.zeros((len(X), len(X))))
+        return search.kneighbors(products.max() - products, len(X))
+    search = NearestNeighbors(metric=metric, algorithm="brute").fit(X)
+    return search.kneighbors(asked, len(X))
+
+
+def expected_recall(X, linear, k, metric, n_queries):
+    X = X.astype(np.float64)
+    asked = X[:n_queries]
+    tables = []
+    for rows, few in ((X, asked), (X @ linear.T, asked @ linear.T)):
+        distances, order = neighbours(rows, few, metric)
+        table = np.empty_like(distances)
+        np.put_along_axis(table, order, distances, axis=1)
+        tables.append(table)
+    before, after = tables
+    found = np.argsort(after, axis=1, kind="stable")[:, :k]
+    last = np.sort(before, axis=1)[:, k - 1 : k]
+    hits = np.take_along_axis(before, found, axis=1) <= last + 1e-7 * before.max()
+    return hits.mean()
+
+
+def real(name, array):
+    folder = Path(os.environ.get("ISOPROJ_DATA", "../shared/data"))
+    if not (folder / name).exists():
+        pytest.skip(f"needs {name}")
+    return np.load(folder / name)[array][:3000].astype(np.float32)
+
+
+SETS = {
+    "twin": lambda: cloud(0, 900, 30).astype(np.float32),
+    "mnist": lambda: real("mnist.npz", "train_images"),
+    "text": lambda: real("text_embeddings_384d.npz", "embeddings"),
+}
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("name", SETS)
+def test_recall_is_that_of_scikit_learn(name, metric):
+    X = SETS[name]()
+    linear = np.linalg.qr(np.random.default_rng(0).normal(size=(X.shape[1], 12)))[0].T
+    asked = {"recall": (1, 10), "metric": metric, "queries": X[:200]}
+    result = audit(X, linear, spread=False, **asked)
+    for k in (1, 10):
+        assert result.recall[k] == pytest.approx(
+            expected_recall(X, linear, k, metric, 200), abs=1e-3
+        )
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_the_whole_space_keeps_every_neighbour_in_any_units(metric):
+    for factor in (1.0, 1e-150, 1e150):
+        X = cloud(1, 80, 6) * factor
+        found = audit(X, np.eye(6), recall=(1, 5), metric=metric)
+        assert found.recall == {1: 1.0, 5: 1.0}
+        assert found.neighbors.nearest_changed == 0.0
+
+
+def test_rows_are_not_their_own_neighbours_but_copies_are():
+    X = np.array([[0.0, 0.0], [0.0, 5.0], [1.0, 0.0], [0.0, 0.0]])
+    found = audit(X, [[1.0, 0.0]], recall=1)
+    # Row 0 has its copy, row 3, nearest; rows 1 and 3 are mapped onto it, and the
+    # smaller number is found. All others find row 0, which is among their nearest.
+    assert found.neighbors.hits[1].tolist() == [0, 1, 1, 1]
+
+
+def test_a_tie_costs_nothing():
+    X = np.array([[0.0, 0.0], [1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]])
+    found = audit(X, [[0.5, 0.0], [0.0, 1.0]], recall=1, queries=[[0.0, 0.0]])
+    assert found.recall == {1: 1.0}
+    moved = audit(X[1:], [[1.0, 0.0], [0.0, 0.5]], recall=1, queries=[[0.0, 0.0]])
+    assert moved.recall == {1: 1.0}
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_sparse_rows_have_the_same_neighbours(metric):
+    X = cloud(2, 60, 7)
+    dense = audit(X, np.eye(3, 7), recall=4, metric=metric)
+    sparse = audit(scipy.sparse.csr_array(X), np.eye(3, 7), recall=4, metric=metric)
+    assert (sparse.neighbors.hits[4] == dense.neighbors.hits[4]).all()
+
+
+def test_the_most_distorted_neighbours_are_named():
+    X = cloud(3, 40, 5)
+    found = audit(X, np.eye(2, 5), recall=3).neighbors
+    i, j = found.distorted[0]
+    gap = X[i] - X[j]
+    loss = 1.0 - (gap[:2] @ gap[:2]) / (gap @ gap)
+    assert found.distortions[0] == pytest.approx(loss, abs=1e-12)
+    assert (np.diff(found.distortions) <= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"recall": 40}, "from 1 to 39"),
+        ({"recall": 0}, "from 1 to 39"),
+        ({"recall": ()}, "a number of neighbours"),
+        ({"recall": 1, "metric": "hamming"}, "metric must be"),
+        ({"queries": np.ones((1, 5))}, "queries needs recall"),
+        ({"recall": 1, "queries": np.ones((1, 4))}, "5 features"),
+    ],
+)
+def test_what_cannot_be_asked_is_one_line(options, reason):
+    with pytest.raises(ValueError, match=reason):
+        audit(cloud(3, 40, 5), np.eye(2, 5), **options)
