@@ -63,9 +63,13 @@ dist: .venv-tools/.ready
 	  build twine nox
 	@touch $@
 
-# The site, in docs/_build/html; a warning is an error.
+# The site, in docs/_build/html; a warning is an error, and so is a page that loads
+# anything from another host.
 docs: $(SETUP)
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@! grep -rnE '<(script|link|img|iframe)[^>]*(src|href)="(https?:)?//' \
+	  --include='*.html' docs/_build/html
+	@! grep -rnE '(url\(|@import )["'"'"' ]*(https?:)?//' --include='*.css' docs/_build/html
 
 lint: $(SETUP)
 	$(BIN)/ruff check .

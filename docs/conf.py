@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from docutils.nodes import SkipNode
+from latex2mathml.converter import convert
+
 from isoproj import __version__
 
 project = "isoproj"
@@ -16,7 +19,6 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
-    "sphinx.ext.mathjax",
 ]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build"]
@@ -32,6 +34,7 @@ napoleon_google_docstring = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True
 
+html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = f"isoproj {version}"
 html_static_path = ["_static"]
@@ -58,6 +61,20 @@ def _escape_underscores(*event: Any) -> None:
             lines[at] = f"{names}{colon}{kind}"
 
 
+def _inline_mathml(writer: Any, node: Any) -> None:
+    """Write a formula in a line as MathML, which browsers show without a script."""
+    writer.body.append(convert(node.astext()))
+    raise SkipNode
+
+
+def _block_mathml(writer: Any, node: Any) -> None:
+    """Write a formula of its own as MathML."""
+    formula = convert(node.astext(), display="block")
+    writer.body.append(f'<div class="math">{formula}</div>')
+    raise SkipNode
+
+
 def setup(app: Any) -> None:
-    """Escape before napoleon reads the docstrings."""
+    """Write formulas as MathML; escape before napoleon reads the docstrings."""
+    app.add_html_math_renderer("mathml", (_inline_mathml, None), (_block_mathml, None))
     app.connect("autodoc-process-docstring", _escape_underscores, priority=400)
