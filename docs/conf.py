@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 from docutils.nodes import SkipNode
@@ -74,7 +78,28 @@ def _block_mathml(writer: Any, node: Any) -> None:
     raise SkipNode
 
 
+def _draw_gallery(app: Any) -> None:
+    """Run the examples of the gallery whose pictures are older than their pages."""
+    gallery = Path(app.srcdir) / "gallery"
+    pictures = gallery / "pictures"
+    pictures.mkdir(exist_ok=True)
+    for page in sorted(gallery.glob("*.md")):
+        blocks = re.findall(
+            r"^```python\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL
+        )
+        picture = pictures / f"{page.stem}.png"
+        made = picture.stat().st_mtime if picture.exists() else 0.0
+        if blocks and made < page.stat().st_mtime:
+            subprocess.run(
+                [sys.executable, "-c", "\n".join(blocks)],
+                cwd=pictures,
+                check=True,
+                env={**os.environ, "MPLBACKEND": "Agg"},
+            )
+
+
 def setup(app: Any) -> None:
     """Write formulas as MathML; escape before napoleon reads the docstrings."""
+    app.connect("builder-inited", _draw_gallery)
     app.add_html_math_renderer("mathml", (_inline_mathml, None), (_block_mathml, None))
     app.connect("autodoc-process-docstring", _escape_underscores, priority=400)
