@@ -6,7 +6,7 @@ BIN := .venv/bin
 CORE := .venv/.core
 SETUP := .venv/.ready
 
-.PHONY: demo test test-slow test-browser docs lint clean
+.PHONY: demo test test-slow test-browser test-consumers test-matrix docs lint dist clean
 
 demo: $(CORE)
 	$(BIN)/python -m isoproj demo
@@ -18,21 +18,58 @@ test: $(SETUP)
 	$(BIN)/ruff format --check .
 	@$(BIN)/mypy > .venv/mypy.log 2>&1 & types=$$!; \
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
-	  $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"; tested=$$?; \
+	  $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not consumers"; tested=$$?; \
 	wait $$types; typed=$$?; \
 	echo "mypy: $$(cat .venv/mypy.log)"; \
 	[ $$tested -eq 0 ] && [ $$typed -eq 0 ]
 
 test-slow: $(SETUP)
-	$(BIN)/python -m pytest -m "slow and not browser"
+	$(BIN)/python -m pytest -m "slow and not browser and not consumers"
 
 # Needs the programs chromium and chromedriver (Debian: chromium, chromium-driver).
 test-browser: $(SETUP)
 	$(BIN)/python -m pytest -m browser tests/reporting
 
-# The site, in docs/_build/html; a warning is an error.
+# Real consumers, each with the real thing, in an environment of their own (torch is large).
+CONSUMERS := .venv-consumers
+test-consumers: $(CONSUMERS)/.ready
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
+	  $(CONSUMERS)/bin/python -m pytest -m consumers tests/consumers
+
+$(CONSUMERS)/.ready: pyproject.toml
+	@echo "Installing the consumers in $(CONSUMERS) (once; some minutes)"
+	@[ -x $(CONSUMERS)/bin/python ] || $(PYTHON) -m venv $(CONSUMERS)
+	@$(CONSUMERS)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  -e '.[consumers]'
+	@touch $@
+
+# The suite on every Python that is found, and on the lowest versions allowed.
+test-matrix: .venv-tools/.ready
+	.venv-tools/bin/nox --no-error-on-missing-interpreters -s tests lowest
+
+# Source archive and wheel: built, checked, installed in an empty environment and tried.
+dist: .venv-tools/.ready
+	rm -rf dist .venv-wheel
+	.venv-tools/bin/python -m build --outdir dist .
+	.venv-tools/bin/python -m twine check --strict dist/*
+	$(PYTHON) -m venv .venv-wheel
+	.venv-wheel/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
+	cd .venv-wheel && bin/isoproj demo && bin/isoproj --version
+	rm -rf .venv-wheel
+
+.venv-tools/.ready:
+	@[ -x .venv-tools/bin/python ] || $(PYTHON) -m venv .venv-tools
+	@.venv-tools/bin/python -m pip install --quiet --disable-pip-version-check \
+	  build twine nox
+	@touch $@
+
+# The site, in docs/_build/html; a warning is an error, and so is a page that loads
+# anything from another host.
 docs: $(SETUP)
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@! grep -rnE '<(script|link|img|iframe)[^>]*(src|href)="(https?:)?//' \
+	  --include='*.html' docs/_build/html
+	@! grep -rnE '(url\(|@import )["'"'"' ]*(https?:)?//' --include='*.css' docs/_build/html
 
 lint: $(SETUP)
 	$(BIN)/ruff check .
@@ -40,7 +77,7 @@ lint: $(SETUP)
 	$(BIN)/mypy
 
 clean:
-	rm -rf .venv docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-consumers .venv-tools .venv-wheel dist docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # uv installs in seconds where it is present; plain venv and pip do the same where not.
 define install

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
+
+from docutils.nodes import SkipNode
+from latex2mathml.converter import convert
 
 from isoproj import __version__
 
@@ -16,7 +23,6 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
-    "sphinx.ext.mathjax",
 ]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build"]
@@ -32,6 +38,7 @@ napoleon_google_docstring = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True
 
+html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = f"isoproj {version}"
 html_static_path = ["_static"]
@@ -58,6 +65,41 @@ def _escape_underscores(*event: Any) -> None:
             lines[at] = f"{names}{colon}{kind}"
 
 
+def _inline_mathml(writer: Any, node: Any) -> None:
+    """Write a formula in a line as MathML, which browsers show without a script."""
+    writer.body.append(convert(node.astext()))
+    raise SkipNode
+
+
+def _block_mathml(writer: Any, node: Any) -> None:
+    """Write a formula of its own as MathML."""
+    formula = convert(node.astext(), display="block")
+    writer.body.append(f'<div class="math">{formula}</div>')
+    raise SkipNode
+
+
+def _draw_gallery(app: Any) -> None:
+    """Run the examples of the gallery whose pictures are older than their pages."""
+    gallery = Path(app.srcdir) / "gallery"
+    pictures = gallery / "pictures"
+    pictures.mkdir(exist_ok=True)
+    for page in sorted(gallery.glob("*.md")):
+        blocks = re.findall(
+            r"^```python\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL
+        )
+        picture = pictures / f"{page.stem}.png"
+        made = picture.stat().st_mtime if picture.exists() else 0.0
+        if blocks and made < page.stat().st_mtime:
+            subprocess.run(
+                [sys.executable, "-c", "\n".join(blocks)],
+                cwd=pictures,
+                check=True,
+                env={**os.environ, "MPLBACKEND": "Agg"},
+            )
+
+
 def setup(app: Any) -> None:
-    """Escape before napoleon reads the docstrings."""
+    """Write formulas as MathML; escape before napoleon reads the docstrings."""
+    app.connect("builder-inited", _draw_gallery)
+    app.add_html_math_renderer("mathml", (_inline_mathml, None), (_block_mathml, None))
     app.connect("autodoc-process-docstring", _escape_underscores, priority=400)

@@ -21,6 +21,7 @@ from isoproj.baselines import (
     RandomProjection,
     SDPProjection,
     SecantAvoidance,
+    StablePCA,
 )
 from isoproj.exceptions import DuplicatePointsWarning
 
@@ -35,6 +36,7 @@ ORTHONORMAL = [
     SecantAvoidance(3),
     SecantAvoidance(3, init="random", random_state=0),
     FairPCA(3, tol=0.01),
+    StablePCA(3, tol=0.01),
 ]
 LINEAR = [
     RandomProjection(3, kind="gaussian", random_state=0),
@@ -64,6 +66,7 @@ def name_of(estimator):
         Adagio(),
         SecantAvoidance(max_iter=10),
         FairPCA(max_iter=20),
+        StablePCA(max_iter=20),
     ]
 )
 def test_scikit_learn_accepts(estimator, check):
@@ -149,6 +152,7 @@ def test_copies_are_told_of_and_left_out(estimator):
         SDPProjection(3, time_limit=1e-6),
         SecantAvoidance(3, time_limit=1e-6),
         FairPCA(3, time_limit=1e-6),
+        StablePCA(3, time_limit=1e-6),
         NuMax(0.2, time_limit=1e-6),
         NILEPro(3, time_limit=1e-6),
         FroMax(3, time_limit=1e-6),

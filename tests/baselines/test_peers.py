@@ -22,6 +22,7 @@ from isoproj.baselines import (
     RandomProjection,
     SDPProjection,
     SecantAvoidance,
+    StablePCA,
 )
 from isoproj.baselines.isometry import Fit, balanced, clip_to_band
 from isoproj.baselines.nile_pro import largest_deviation_prox
@@ -32,6 +33,7 @@ from isoproj.pairs.oracle import PairSearch, SearchSettings
 from isoproj.pairs.rule import prepare_pairs
 from isoproj.reproduction.datasets import load, sample
 from isoproj.reproduction.referee import score_map
+from isoproj.solvers.api import Status
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -388,3 +390,13 @@ def test_the_best_scale_is_the_best():
     worst = [np.abs(kept * s**2 - 1).max() for s in (0.99, 1.0, 1.01)]
     assert worst[1] == min(worst)
     assert math.isclose(worst[1], constant, rel_tol=1e-9)
+
+
+def test_mirror_prox_closes_the_gap_of_the_relaxation():
+    X = curved(12)
+    model = StablePCA(3, tol=0.02, max_iter=5000).fit(X)
+    reference = SDPProjection(3).fit(X)
+    assert model.status_ is Status.CONVERGED
+    assert model.relaxed_ >= reference.lower_bound_ - 1e-9
+    assert model.lower_bound_ <= reference.relaxed_ + 1e-9
+    assert model.relaxed_ <= 1.021 * model.lower_bound_

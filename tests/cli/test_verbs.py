@@ -216,7 +216,18 @@ def test_info_tells_what_is_in_data_and_models(folder, command, run, checked):
 
 
 @pytest.mark.parametrize(
-    "target", ["faiss", "npy", "onnx", "pgvector", "postgres", "safetensors", "skops"]
+    "target",
+    [
+        "faiss",
+        "halfvec",
+        "npy",
+        "onnx",
+        "pgvector",
+        "postgres",
+        "safetensors",
+        "sentence-transformers",
+        "skops",
+    ],
 )
 def test_export_writes_every_format(folder, run, checked, target):
     if target == "skops":
@@ -224,9 +235,23 @@ def test_export_writes_every_format(folder, run, checked, target):
     status, out, err = run("export", "model.isoproj", "--to", target, "--json")
     assert status == 0, err
     payload = checked(out)
-    assert (folder / payload["output"]).stat().st_size == payload["n_bytes"]
+    written = folder / payload["output"]
+    files = list(written.iterdir()) if written.is_dir() else [written]
+    assert sum(file.stat().st_size for file in files) == payload["n_bytes"]
     assert run("export", "model.isoproj", "--to", target)[0] == 2
     assert run("export", "model.isoproj", "--to", target, "--force")[0] == 0
+
+
+def test_export_never_writes_into_a_folder_with_other_files(folder, run):
+    (folder / "mine").mkdir()
+    (folder / "mine" / "thesis.txt").write_text("irreplaceable")
+    asked = ("export", "model.isoproj", "--to", "sentence-transformers", "-o")
+    status, _, err = run(*asked, "mine", "--force")
+    assert status == 2
+    assert "must be empty or an earlier export" in err
+    assert [entry.name for entry in (folder / "mine").iterdir()] == ["thesis.txt"]
+    assert run(*asked, "points.npy", "--force")[0] == 2
+    assert run(*asked, "nowhere/deep")[0] == 2
 
 
 def test_export_as_a_command(folder, command):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import shutil
@@ -13,6 +14,7 @@ import pytest
 import safetensors.numpy
 
 from isoproj import GuaranteedPCA, NearIsometricProjection
+from isoproj.files.export.dense import to_dense
 from isoproj.files.export.faiss import to_faiss
 from isoproj.files.export.matrices import to_npy, to_safetensors
 from isoproj.files.export.onnx import to_onnx
@@ -232,6 +234,13 @@ def test_postgres_accepts_the_function_for_pgvector(
     np.testing.assert_allclose(projected, expected[3], **FLOAT32)
 
 
+def test_a_halfvec_is_widened_before_the_products(certificate):
+    text = to_pgvector(certificate, "shrink", half=True)
+    assert "FUNCTION shrink(v halfvec) RETURNS halfvec" in text
+    assert text.count("inner_product(v::vector, ") == 2
+    assert text.endswith("]::vector::halfvec;\n")
+
+
 @pytest.fixture(scope="module")
 def centred(points):
     """Return a model that subtracts a mean which cannot be overlooked."""
@@ -307,3 +316,18 @@ def test_pgvector_subtracts_the_mean(psql, centred, points):
     out = psql(sql + f"SELECT pull('[{listed}]'::vector);")
     projected = np.array([float(x) for x in out.strip().strip("{}").split(",")])
     np.testing.assert_allclose(projected, centred.transform(points)[3], **FLOAT32)
+
+
+@pytest.mark.parametrize("with_mean", [False, True])
+def test_the_weights_of_a_dense_module_are_the_projection(centred, points, with_mean):
+    mean = centred.mean_ if with_mean else None
+    files = to_dense(centred.certificate_, mean)
+    config = json.loads(files["config.json"])
+    assert (config["in_features"], config["out_features"]) == (6, 2)
+    assert config["bias"] is with_mean
+    tensors = safetensors.numpy.load(files["model.safetensors"])
+    projected = points @ tensors["linear.weight"].T + tensors.get("linear.bias", 0.0)
+    expected = centred.transform(points)
+    if not with_mean:
+        expected = expected + centred.mean_ @ centred.components_.T
+    np.testing.assert_allclose(projected, expected, **FLOAT32)

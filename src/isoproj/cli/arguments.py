@@ -19,11 +19,13 @@ __all__ = ["EXPORTS", "VERBS", "build_parser"]
 # Systems to export to, with the extensions of their files.
 EXPORTS = {
     "faiss": ".faiss",
+    "halfvec": ".sql",
     "npy": ".npy",
     "onnx": ".onnx",
     "pgvector": ".sql",
     "postgres": ".sql",
     "safetensors": ".safetensors",
+    "sentence-transformers": ".dense",
     "skops": ".skops",
 }
 _DATA = (
@@ -438,7 +440,10 @@ def _add_export(verb: argparse.ArgumentParser) -> None:
         "--to",
         required=True,
         choices=list(EXPORTS),
-        help="the other system; postgres uses plain arrays, without pgvector",
+        help=(
+            "the other system; pgvector and halfvec write SQL for pgvector, postgres "
+            "SQL for plain arrays, sentence-transformers a folder for Dense.load"
+        ),
     )
     _add_output(verb, "output file (default: name of the model, other extension)")
     verb.add_argument(

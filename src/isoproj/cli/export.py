@@ -10,23 +10,29 @@ from isoproj.cli import payloads
 from isoproj.cli.arguments import EXPORTS
 from isoproj.cli.console import Console
 from isoproj.cli.models import Model, check_outputs, load_model
+from isoproj.files.export.dense import check_folder, to_dense, write_folder
 from isoproj.files.export.faiss import to_faiss
 from isoproj.files.export.matrices import to_npy, to_safetensors
 from isoproj.files.export.onnx import to_onnx
 from isoproj.files.export.pipeline import to_skops
 from isoproj.files.export.sql import to_pgvector, to_postgres
 from isoproj.numerics.container import write_atomically
+from isoproj.proof.certificate import Certificate
 
 __all__ = ["export"]
 
 # How to use the file of each system.
 _USE = {
     "faiss": "faiss.read_VectorTransform({name!r}).apply(x)",
+    "halfvec": "psql -f {name}, then SELECT {function}(embedding) FROM ...",
     "npy": "x @ numpy.load({name!r}).T",
     "onnx": "onnxruntime.InferenceSession({name!r}).run(None, {{'X': x}})",
     "pgvector": "psql -f {name}, then SELECT {function}(embedding) FROM ...",
     "postgres": "psql -f {name}, then SELECT {function}(embedding) FROM ...",
     "safetensors": "safetensors.numpy.load_file({name!r})['components']",
+    "sentence-transformers": (
+        "SentenceTransformer(modules=[*model, Dense.load({name!r})])"
+    ),
     "skops": "skops.io.load({name!r}).transform(x)",
 }
 _USE_WITH_MEAN = (
@@ -37,10 +43,20 @@ _USE_WITH_MEAN = (
 def export(options: argparse.Namespace, console: Console) -> None:
     """Write the projection of a model in another system's format."""
     output = options.output or str(Path(options.model).with_suffix(EXPORTS[options.to]))
-    check_outputs(options, output)
+    is_folder = options.to == "sentence-transformers"
+    if is_folder:
+        check_folder(output, force=options.force)
+    else:
+        check_outputs(options, output)
     model = load_model(options.model)
-    content = _content(model, options.to, options.name)
-    write_atomically(output, content)
+    if is_folder:
+        files = to_dense(_as_transformed(model), model.mean)
+        n_bytes = sum(map(len, files.values()))
+        write_folder(output, files)
+    else:
+        content = _content(model, options.to, options.name)
+        n_bytes = len(content)
+        write_atomically(output, content)
     how = _USE[options.to]
     if options.to == "safetensors" and model.mean is not None:
         how = _USE_WITH_MEAN
@@ -50,14 +66,14 @@ def export(options: argparse.Namespace, console: Console) -> None:
             f"{output} holds only the matrix; isoproj transform also subtracts a mean, "
             "so its results are shifted. --to safetensors writes both."
         )
-    console.say(f"{output}: {options.to}, {len(content):,} bytes")
+    console.say(f"{output}: {options.to}, {n_bytes:,} bytes")
     console.note(f"use it: {use}")
     console.tell(
         payloads.Export(
             model=options.model,
             to=options.to,
             output=output,
-            n_bytes=len(content),
+            n_bytes=n_bytes,
             n_features=model.certificate.n_features,
             n_components=model.certificate.n_components,
             use=use,
@@ -65,20 +81,26 @@ def export(options: argparse.Namespace, console: Console) -> None:
     )
 
 
+def _as_transformed(model: Model) -> Certificate:
+    """Return the certificate with the matrix that ``transform`` multiplies by."""
+    stated = model.certificate
+    scale = getattr(model.estimator, "scale_", 1.0)
+    if scale == 1.0:
+        return stated
+    scaled = stated.components * stated.components.dtype.type(scale)
+    return replace(stated, components=scaled)
+
+
 def _content(model: Model, target: str, function: str) -> bytes:
     """Return the file for another system; ``function`` is the name in SQL."""
-    stated, mean = model.certificate, model.mean
-    scale = getattr(model.estimator, "scale_", 1.0)
-    if scale != 1.0:
-        # The exported map must project as ``transform`` does.
-        scaled = stated.components * stated.components.dtype.type(scale)
-        stated = replace(stated, components=scaled)
+    stated, mean = _as_transformed(model), model.mean
     if target == "npy":
         return to_npy(stated)
     if target == "skops":
         return to_skops(stated, model.feature_names, mean)
-    if target == "pgvector":
-        return to_pgvector(stated, function, mean).encode()
+    if target in ("pgvector", "halfvec"):
+        half = target == "halfvec"
+        return to_pgvector(stated, function, mean, half=half).encode()
     if target == "postgres":
         return to_postgres(stated, function, mean).encode()
     makers = {"faiss": to_faiss, "onnx": to_onnx, "safetensors": to_safetensors}

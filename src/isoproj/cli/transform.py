@@ -14,10 +14,13 @@ from numpy.typing import NDArray
 from isoproj.cli import payloads
 from isoproj.cli.console import Console
 from isoproj.cli.errors import UsageError
-from isoproj.cli.models import check_outputs, load_model, options_data
+from isoproj.cli.models import Model, check_outputs, load_model, options_data
 from isoproj.files.formats import Format
+from isoproj.files.read.reading import DataFile
+from isoproj.files.write.anndata import write_anndata
 from isoproj.files.write.writing import (
     Blocks,
+    is_anndata_name,
     output_format,
     write_blocks,
     write_npy,
@@ -47,8 +50,7 @@ def transform(options: argparse.Namespace, console: Console) -> None:
         write_npy(sys.stdout.buffer, blocks)
         sys.stdout.buffer.flush()
         return
-    names = [str(n) for n in model.estimator.get_feature_names_out()]
-    format_ = write_blocks(options.output, blocks, names=names, force=options.force)
+    format_ = _write(options, model, data, blocks)
     if format_ is Format.FVECS and blocks.dtype != np.float32:
         console.warn(f"{options.output} holds float32; the projection was float64.")
     n_points, k = blocks.shape
@@ -65,6 +67,19 @@ def transform(options: argparse.Namespace, console: Console) -> None:
             model=options.model, data=payloads.Data.of(data), output=output
         )
     )
+
+
+def _write(
+    options: argparse.Namespace, model: Model, data: DataFile, blocks: Blocks
+) -> Format:
+    """Write the projected points; an .h5ad file becomes a copy with ``obsm``."""
+    if is_anndata_name(options.output) and is_anndata_name(data.name):
+        stated = model.certificate
+        source, chosen = data.name, data.chosen
+        write_anndata(options.output, source, blocks, stated, chosen=chosen)
+        return Format.HDF5
+    names = [str(n) for n in model.estimator.get_feature_names_out()]
+    return write_blocks(options.output, blocks, names=names, force=options.force)
 
 
 def _check_pipe(console: Console) -> None:

@@ -93,6 +93,7 @@ EXTENSIONS = {
     ".ipc": Format.ARROW,
     ".h5": Format.HDF5,
     ".hdf5": Format.HDF5,
+    ".h5ad": Format.HDF5,
     ".fvecs": Format.FVECS,
     ".bvecs": Format.BVECS,
     ".ivecs": Format.IVECS,

@@ -21,8 +21,15 @@ def to_pgvector(
     certificate: Certificate,
     name: str = "isoproj_project",
     mean: ArrayLike | None = None,
+    *,
+    half: bool = False,
 ) -> str:
-    """Return a ``CREATE FUNCTION`` statement for vectors of pgvector, in float32."""
+    """Return a ``CREATE FUNCTION`` statement for vectors of pgvector, in float32.
+
+    With ``half`` the function takes and returns ``halfvec``; it computes in float32.
+    PostgreSQL 14 or newer parses the body when the function is created, so it also
+    works where no search path is set: in dumps, indexes and materialised views.
+    """
     _check_name(name)
     k, n_features = certificate.components.shape
     if n_features > _WIDEST:
@@ -31,23 +38,25 @@ def to_pgvector(
             f"{n_features}. Use --to postgres, or project before storing."
         )
         raise ValueError(msg)
+    kind, wide = ("halfvec", "v::vector") if half else ("vector", "v")
     rows = certificate.components.astype(np.float32)
     shifts = _shifts(certificate, mean)
     terms = ",\n".join(
-        f"    inner_product(v, '[{','.join(map(str, row))}]'::vector)"
+        f"    inner_product({wide}, '[{','.join(map(str, row))}]'::vector)"
         + ("" if mean is None else f" + ({shift!r})")
         for row, shift in zip(rows, shifts, strict=True)
     )
     example = (
-        f"ALTER TABLE items ADD COLUMN reduced vector({k})\n"
-        f"--     GENERATED ALWAYS AS ({name}(embedding)) STORED;"
+        f"ALTER TABLE items ADD COLUMN reduced {kind}({k})\n"
+        f"--     GENERATED ALWAYS AS ({name}(embedding)) STORED;\n"
+        f"-- Search with a bound parameter, ORDER BY reduced <-> {name}($1); a\n"
+        f"-- sub-select as the argument is projected again for every row."
     )
     return (
         f"{_comment(certificate, example)}"
-        f"CREATE OR REPLACE FUNCTION {name}(v vector) RETURNS vector\n"
-        f"LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $isoproj$\n"
-        f"  SELECT ARRAY[\n{terms}\n  ]::vector\n"
-        f"$isoproj$;\n"
+        f"CREATE OR REPLACE FUNCTION {name}(v {kind}) RETURNS {kind}\n"
+        f"LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE\n"
+        f"RETURN ARRAY[\n{terms}\n]::{'vector::' if half else ''}{kind};\n"
     )
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from isoproj.exceptions import FormatError
 from isoproj.files.formats import VECTOR_TYPES, Format
+from isoproj.files.read.anndata import anndata_contents, is_anndata, read_anndata
 from isoproj.files.read.sources import (
     Content,
     Selection,
@@ -74,6 +75,8 @@ def read_array(
             return _read_npy(source), ""
         if source.format.is_vecs:
             return _read_vecs(source), ""
+        if source.format is Format.HDF5 and _holds_anndata(source):
+            return read_anndata(source, selection, storage)
     content = choose_array(source, array_contents(source), selection)
     with parsing(source):
         if source.format is Format.NPZ:
@@ -299,6 +302,12 @@ def _h5py() -> Any:  # noqa: ANN401 - a module
     return needed("h5py", extra="io", purpose="HDF5")
 
 
+def _holds_anndata(source: Source) -> bool:
+    """Return whether an HDF5 file is one of anndata."""
+    with _h5py().File(source.plain_path(), "r") as file:
+        return is_anndata(file)
+
+
 def _hdf5_contents(source: Source) -> list[Content]:
     """Return the data sets of an HDF5 file, those in groups included."""
     h5py = _h5py()
@@ -313,5 +322,7 @@ def _hdf5_contents(source: Source) -> list[Content]:
             )
 
     with h5py.File(source.plain_path(), "r") as file:
+        if is_anndata(file):
+            return anndata_contents(file)
         file.visititems(see)
     return contents

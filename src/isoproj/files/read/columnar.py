@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,13 @@ from isoproj.numerics.arrays import not_finite
 from isoproj.numerics.extras import needed
 from isoproj.numerics.storage import Storage
 
-__all__ = ["column_contents", "read_columns"]
+__all__ = [
+    "batch_rows",
+    "choose_fields",
+    "column_contents",
+    "read_columns",
+    "rows_dtype",
+]
 
 # Length of a list that the size of a batch of lists is computed with.
 _USUAL_LENGTH = 2**11
@@ -45,7 +52,9 @@ def read_columns(
     with parsing(source):
         schema, n_rows = _schema(source)
         fields = list(schema)
-    chosen = _chosen_fields(source, fields, selection)
+    if selection.columns is None and selection.array is None:
+        selection = replace(selection, array=source.array)
+    chosen = choose_fields(source.name, fields, selection)
     with parsing(source):
         points = _read(source, chosen, n_rows, storage)
     if _is_list(chosen[0]):
@@ -57,23 +66,15 @@ def _read(
     source: Source, chosen: list[Any], n_rows: int, storage: Storage
 ) -> NDArray[Any]:
     """Read the chosen columns into ``storage``, batch by batch."""
-    kinds = [field.type for field in chosen]
-    if _is_list(chosen[0]):
-        kinds = [kinds[0].value_type]
-    dtype = np.result_type(*(kind.to_pandas_dtype() for kind in kinds))
+    dtype = rows_dtype(chosen)
     points = np.empty((0, len(chosen)), dtype=dtype)
     start = 0
     names = [field.name for field in chosen]
     width = _USUAL_LENGTH if _is_list(chosen[0]) else len(names)
     step = max(1, storage.slice_bytes // (dtype.itemsize * width))
     for batch in _batches(source, names, step):
-        # In a damaged file offsets and lengths may point outside the file.
-        batch.validate(full=True)
-        if _is_list(chosen[0]):
-            length = points.shape[1] if start else None
-            block = _stacked(source, batch.column(0), start, length)
-        else:
-            block = np.column_stack([_numbers(column) for column in batch.columns])
+        length = points.shape[1] if start else None
+        block = batch_rows(source.name, batch, chosen, start, length)
         if not start:
             points = storage.empty((n_rows, block.shape[1]), dtype)
         if not np.can_cast(block.dtype, dtype):
@@ -85,6 +86,32 @@ def _read(
         msg = f"it promises {n_rows} rows, and {start} follow"
         raise ValueError(msg)
     return points
+
+
+def rows_dtype(fields: list[Any]) -> np.dtype[Any]:
+    """Return the smallest type that holds the numbers of all chosen columns."""
+    kinds = [field.type for field in fields]
+    if _is_list(fields[0]):
+        kinds = [kinds[0].value_type]
+    return np.result_type(*(kind.to_pandas_dtype() for kind in kinds))
+
+
+def batch_rows(
+    name: str,
+    batch: Any,  # noqa: ANN401 - pyarrow's
+    fields: list[Any],
+    start: int,
+    width: int | None,
+) -> NDArray[Any]:
+    """Return the chosen columns of a batch as rows; the first is row ``start``.
+
+    ``width`` is the length of the lists before this batch, or None.
+    """
+    # In damaged data offsets and lengths may point outside the buffers.
+    batch.validate(full=True)
+    if _is_list(fields[0]):
+        return _stacked(name, batch.column(0), start, width)
+    return np.column_stack([_numbers(column) for column in batch.columns])
 
 
 def _pyarrow(module: str, source: Source) -> Any:  # noqa: ANN401 - a module
@@ -160,26 +187,24 @@ def _is_list(field: Any) -> bool:  # noqa: ANN401 - pyarrow's
     return bool(is_list and _is_number(kind.value_field))
 
 
-def _chosen_fields(
-    source: Source, fields: list[Any], selection: Selection
-) -> list[Any]:
+def choose_fields(source: str, fields: list[Any], selection: Selection) -> list[Any]:
     """Return the columns to read; raise FormatError if they are not numbers."""
     names = [field.name for field in fields]
     if len(set(names)) != len(names):
         msg = (
-            f"{source.name} must have different names for its columns; it has "
+            f"{source} must have different names for its columns; it has "
             f"{', '.join(names)}. Rename one."
         )
         raise FormatError(msg)
-    spec = selection.columns or selection.array or source.array
+    spec = selection.columns or selection.array
     lists = [field for field in fields if _is_list(field)]
     if spec is not None:
-        at = choose_columns(source.name, spec, names, len(names))
+        at = choose_columns(source, spec, names, len(names))
         fields = [fields[c] for c in at]
     elif len(lists) == 1:
         fields = lists
     if not fields:
-        msg = f"{source.name} must have columns; it has none. Choose another file."
+        msg = f"{source} must have columns; it has none. Choose another file."
         raise FormatError(msg)
     other = [field for field in fields if not _is_number(field)]
     if not other or (len(fields) == 1 and _is_list(fields[0])):
@@ -187,7 +212,7 @@ def _chosen_fields(
     numbers = [field.name for field in fields if _is_number(field)]
     example = ",".join(numbers[:3]) or "NAME"
     msg = (
-        f"{source.name} must have columns of numbers or one column of lists; column "
+        f"{source} must have columns of numbers or one column of lists; column "
         f"{other[0].name!r} is {other[0].type}. Choose with --columns {example}."
     )
     raise FormatError(msg)
@@ -201,7 +226,7 @@ def _numbers(column: Any) -> NDArray[Any]:  # noqa: ANN401 - pyarrow's
 
 
 def _stacked(
-    source: Source,
+    source: str,
     column: Any,  # noqa: ANN401 - pyarrow's
     start: int,
     width: int | None,
@@ -211,10 +236,10 @@ def _stacked(
     The first list is row ``start`` of the table. ``width`` is the length of the lists
     before it, or None.
     """
-    compute = _pyarrow("pyarrow.compute", source)
+    compute = needed("pyarrow.compute", extra="io", purpose="Arrow")
     if column.null_count:
         row = start + int(np.flatnonzero(np.asarray(column.is_null()))[0])
-        msg = f"{source.name}, row {row}: has no list. Drop or fill that row."
+        msg = f"{source}, row {row}: has no list. Drop or fill that row."
         raise FormatError(msg)
     lengths = np.asarray(compute.list_value_length(column))
     width = int(lengths[0]) if width is None else width
@@ -222,7 +247,7 @@ def _stacked(
     if other.size:
         row = int(other[0])
         msg = (
-            f"{source.name}, row {start + row}: has {lengths[row]} numbers where row 0 "
+            f"{source}, row {start + row}: has {lengths[row]} numbers where row 0 "
             f"has {width}. Every row must have as many; correct or drop it."
         )
         raise FormatError(msg)

@@ -26,6 +26,7 @@ from isoproj.numerics.extras import needed
 __all__ = [
     "Blocks",
     "check_output",
+    "is_anndata_name",
     "output_format",
     "write_blocks",
     "write_npy",
@@ -127,6 +128,9 @@ def write_blocks(
     .npy, text, HDF5 and .fvecs are written block by block, other formats at once.
     """
     format_ = output_format(path)
+    if is_anndata_name(path):
+        msg = f"{path} must be a copy of an .h5ad input; there is none. Write .npy."
+        raise FormatError(msg)
     check_output(path, inputs=inputs, force=force)
     labels = list(names) if names is not None else None
     with open_atomically(path) as file:
@@ -152,6 +156,11 @@ def output_format(path: str | os.PathLike[str]) -> Format:
         msg = f"{path} must not end in .gz: {format_.title} is compressed. Drop it."
         raise FormatError(msg)
     return format_
+
+
+def is_anndata_name(path: str | os.PathLike[str]) -> bool:
+    """Return whether a file name is that of an AnnData file."""
+    return str(path).lower().endswith(".h5ad")
 
 
 def write_npy(file: IO[bytes], blocks: Blocks, _: Names = None) -> None:
