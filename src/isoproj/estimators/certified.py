@@ -241,13 +241,16 @@ class CertifiedProjection(LinearProjection):
         certificate = Certificate.from_parts(header.get("certificate", {}), tensors)
         try:
             model = cls(**header["parameters"])
+            if hasattr(model, "checkpoint"):
+                # A file from elsewhere must not say where a later fit writes.
+                model.checkpoint = None
             fitted = header["fitted"]
             model.status_ = Status(fitted["status"])
             model.n_iter_ = int(fitted["n_iter"])
-            names = fitted["feature_names"]
+            names = _checked_names(fitted["feature_names"], certificate.n_features)
             table = tensors.get("history", history_table(()))
             model.history_ = history_of_table(table)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             msg = f"{path} must hold a whole model; it lacks {error}. Save it again."
             raise FormatError(msg) from None
         if certificate.listed_pairs is not None and model.pairs == "all":
@@ -376,11 +379,27 @@ def _check_count(k: object, n_features: int) -> None:
         raise ValueError(msg)
 
 
+def _checked_names(names: object, n_features: int) -> list[str] | None:
+    """Return the feature names of a file; raise ValueError unless they are texts."""
+    if names is None:
+        return None
+    if (
+        not isinstance(names, list)
+        or len(names) != n_features
+        or not all(isinstance(name, str) for name in names)
+    ):
+        msg = f"a list of {n_features} feature names"
+        raise ValueError(msg)
+    return names
+
+
 def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
     """Return constructor parameters as JSON can say them."""
     plain: dict[str, Any] = {}
     for name, value in parameters.items():
-        if isinstance(value, np.generic):
+        if name == "checkpoint":
+            plain[name] = None  # A path of this machine says nothing elsewhere.
+        elif isinstance(value, np.generic):
             plain[name] = value.item()
         elif value is None or isinstance(value, bool | int | float | str):
             plain[name] = value
