@@ -65,7 +65,10 @@ def verify(options: argparse.Namespace, console: Console) -> None:
     console.note(str(data))
     with console.pairs("verifying") as progress, walking(progress):
         claims = check_claims(
-            model.certificate, data.points, memory_limit=memory_limit(options)
+            model.certificate if model.estimator is None else model.estimator,
+            data.points,
+            memory_limit=memory_limit(options),
+            names=data.names,
         )
     verified = all(claim.holds for claim in claims)
     rows = [

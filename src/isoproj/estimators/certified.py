@@ -34,6 +34,7 @@ from isoproj.proof.heldout import (
     measure_heldout,
     split_rows,
 )
+from isoproj.proof.verify import CheckedClaim
 from isoproj.solvers.api import (
     Clock,
     Journal,
@@ -253,6 +254,11 @@ class CertifiedProjection(LinearProjection):
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             msg = f"{path} must hold a whole model; it lacks {error}. Save it again."
             raise FormatError(msg) from None
+        try:
+            model._check_parameters(certificate.n_features)
+        except ValueError as error:
+            msg = f"{path} must hold parameters that fit its class: {error}"
+            raise FormatError(msg) from None
         if certificate.listed_pairs is not None and model.pairs == "all":
             model.pairs = certificate.listed_pairs
         if names is not None:
@@ -267,6 +273,11 @@ class CertifiedProjection(LinearProjection):
             self.pairs in LABELLED
         )
         return tags
+
+    def _further_claims(self, rows: Rows) -> list[CheckedClaim]:
+        """Recompute what the model states besides its certificate; see ``verify``."""
+        del rows
+        return []
 
     def _further(self) -> dict[str, NDArray[Any]]:
         """Return arrays of a subclass that its file holds too."""
@@ -332,7 +343,10 @@ class CertifiedProjection(LinearProjection):
         self.n_features_in_ = certificate.n_features
         exclusion = certificate.exclusion
         if self.n_components is None and self.max_distortion is not None:
-            excluded = 0 if exclusion is None else exclusion.n_components
+            excluded = 0
+            # The proof is for its own cap, and so for every smaller one.
+            if exclusion is not None and exclusion.cap >= self.max_distortion:
+                excluded = exclusion.n_components
             self.n_components_lower_bound_ = excluded + 1
 
     def _adopt_solve(self, result: Result) -> None:
