@@ -19,7 +19,7 @@ from isoproj.files.read.sources import (
 )
 from isoproj.numerics.arrays import not_finite
 from isoproj.numerics.extras import needed
-from isoproj.numerics.storage import Storage
+from isoproj.numerics.storage import Storage, check_exact
 
 __all__ = ["column_contents", "read_columns"]
 
@@ -73,7 +73,10 @@ def _read(
             length = points.shape[1] if start else None
             block = _stacked(source, batch.column(0), start, length)
         else:
-            block = np.column_stack([_numbers(column) for column in batch.columns])
+            columns = [_numbers(column) for column in batch.columns]
+            for column in columns:
+                check_exact(column, dtype, source.name, first_row=start)
+            block = np.column_stack(columns)
         if not start:
             points = storage.empty((n_rows, block.shape[1]), dtype)
         if not np.can_cast(block.dtype, dtype):
