@@ -84,6 +84,7 @@ def read_array(
         h5py = _h5py()
         with h5py.File(source.plain_path(), "r") as file:
             data = file[content.name]
+            _refuse_elsewhere(data)
             if not content.is_matrix:
                 return data[...], content.name
             return storage.filled(data, data.shape, data.dtype), content.name
@@ -297,6 +298,14 @@ def _safetensors_contents(source: Source) -> list[Content]:
 def _h5py() -> Any:  # noqa: ANN401 - a module
     """Return h5py, or raise MissingExtraError."""
     return needed("h5py", extra="io", purpose="HDF5")
+
+
+def _refuse_elsewhere(data: Any) -> None:  # noqa: ANN401 - h5py has no types
+    """Raise ValueError if the numbers of a data set lie in another file."""
+    # A small file from a stranger could otherwise return any file of this machine.
+    if data.is_virtual or data.external:
+        msg = f"{data.name} lies in another file, which isoproj never follows"
+        raise ValueError(msg)
 
 
 def _hdf5_contents(source: Source) -> list[Content]:
