@@ -80,7 +80,10 @@ def verify(options: argparse.Namespace, console: Console) -> None:
     console.note(str(data))
     with console.progress("verifying"):
         claims = check_claims(
-            model.certificate, data.points, memory_limit=memory_limit(options)
+            model.certificate if model.estimator is None else model.estimator,
+            data.points,
+            memory_limit=memory_limit(options),
+            names=data.names,
         )
     verified = all(claim.holds for claim in claims)
     rows = [

@@ -13,6 +13,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from isoproj._version import __version__
+from isoproj.cli.errors import printable
 from isoproj.numerics.progress import Event, Step, Walk, watching
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Console:
     def say(self, text: str) -> None:
         """Print a line of the result, unless the result is JSON."""
         if not self.json:
-            sys.stdout.write(f"{text}\n")
+            sys.stdout.write(f"{printable(text)}\n")
 
     def tell(self, payload: Payload) -> None:
         """Print the result as JSON, if the user chose JSON."""
@@ -55,7 +56,7 @@ class Console:
     def note(self, text: str) -> None:
         """Print a note on standard error, unless quiet."""
         if not self.quiet:
-            sys.stderr.write(f"{text}\n")
+            sys.stderr.write(f"{printable(text)}\n")
 
     def warn(self, text: str) -> None:
         """Print a warning, and keep it for the JSON result."""
@@ -311,7 +312,7 @@ def _draw_table(
         table.add_column(name, justify="right" if i else "left", overflow="fold")
     for i, row in enumerate(rows):
         # Brackets in cells must not be read as markup of rich.
-        cells = [cell.replace("[", r"\[") for cell in row]
+        cells = [printable(cell).replace("[", r"\[") for cell in row]
         table.add_row(*cells, style="bold" if i == bold else "")
     rich.console.Console(highlight=False).print(table)
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 import errno
 import os
 
-__all__ = ["ClaimFailed", "Interrupted", "UsageError", "line_of", "one_line"]
+__all__ = [
+    "ClaimFailed",
+    "Interrupted",
+    "UsageError",
+    "line_of",
+    "one_line",
+    "printable",
+]
 
 # What to say after the name of a file, for each error of the operating system.
 _REMEDIES = {
@@ -48,6 +55,10 @@ def line_of(error: BaseException) -> str:
 
 def one_line(text: str) -> str:
     """Return a text in one line of printable characters."""
-    line = " ".join(text.split())
-    # A file name may contain control sequences of a terminal.
-    return "".join(c if c.isprintable() else "?" for c in line)
+    return printable(" ".join(text.split()))
+
+
+def printable(text: str) -> str:
+    """Return a text with a question mark for every character that does not print."""
+    # Names of files and columns may contain control sequences of a terminal.
+    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 import isoproj
 from isoproj.cli.errors import UsageError
+from isoproj.estimators.certified import CertifiedProjection
 from isoproj.files.read.maps import MapFile, read_map
 from isoproj.files.read.reading import DataFile, holds_model, read_pairs, read_points
 from isoproj.files.read.sources import split_name
@@ -134,13 +135,14 @@ def load_model(path: str) -> Model:
     name = header.get("estimator")
     estimator = None
     if name is not None:
-        if name not in isoproj.__all__ or not hasattr(getattr(isoproj, name), "load"):
+        kind = getattr(isoproj, name) if name in isoproj.__all__ else None
+        if not (isinstance(kind, type) and issubclass(kind, CertifiedProjection)):
             msg = (
                 f"{path} must hold an estimator that this isoproj has; it holds "
                 f"{name!r}. Upgrade isoproj."
             )
             raise UsageError(msg)
-        estimator = getattr(isoproj, name).load(path)
+        estimator = kind.load(path)
     return Model(path=path, header=header, certificate=certificate, estimator=estimator)
 
 
@@ -211,7 +213,3 @@ def read_labels(name: str | None, data: DataFile) -> list[str] | None:
         )
         raise UsageError(msg)
     return labels
-
-
-def _dict(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}

@@ -34,6 +34,7 @@ from isoproj.proof.heldout import (
     measure_heldout,
     split_rows,
 )
+from isoproj.proof.verify import CheckedClaim
 from isoproj.solvers.api import (
     Clock,
     Journal,
@@ -241,14 +242,22 @@ class CertifiedProjection(LinearProjection):
         certificate = Certificate.from_parts(header.get("certificate", {}), tensors)
         try:
             model = cls(**header["parameters"])
+            if hasattr(model, "checkpoint"):
+                # A file from elsewhere must not say where a later fit writes.
+                model.checkpoint = None
             fitted = header["fitted"]
             model.status_ = Status(fitted["status"])
             model.n_iter_ = int(fitted["n_iter"])
-            names = fitted["feature_names"]
+            names = _checked_names(fitted["feature_names"], certificate.n_features)
             table = tensors.get("history", history_table(()))
             model.history_ = history_of_table(table)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             msg = f"{path} must hold a whole model; it lacks {error}. Save it again."
+            raise FormatError(msg) from None
+        try:
+            model._check_parameters(certificate.n_features)
+        except ValueError as error:
+            msg = f"{path} must hold parameters that fit its class: {error}"
             raise FormatError(msg) from None
         if certificate.listed_pairs is not None and model.pairs == "all":
             model.pairs = certificate.listed_pairs
@@ -264,6 +273,11 @@ class CertifiedProjection(LinearProjection):
             self.pairs in LABELLED
         )
         return tags
+
+    def _further_claims(self, rows: Rows) -> list[CheckedClaim]:
+        """Recompute what the model states besides its certificate; see ``verify``."""
+        del rows
+        return []
 
     def _further(self) -> dict[str, NDArray[Any]]:
         """Return arrays of a subclass that its file holds too."""
@@ -334,7 +348,10 @@ class CertifiedProjection(LinearProjection):
         self.n_features_in_ = certificate.n_features
         exclusion = certificate.exclusion
         if self.n_components is None and self.max_distortion is not None:
-            excluded = 0 if exclusion is None else exclusion.n_components
+            excluded = 0
+            # The proof is for its own cap, and so for every smaller one.
+            if exclusion is not None and exclusion.cap >= self.max_distortion:
+                excluded = exclusion.n_components
             self.n_components_lower_bound_ = excluded + 1
 
     def _adopt_solve(self, result: Result) -> None:
@@ -381,11 +398,27 @@ def _check_count(k: object, n_features: int) -> None:
         raise ValueError(msg)
 
 
+def _checked_names(names: object, n_features: int) -> list[str] | None:
+    """Return the feature names of a file; raise ValueError unless they are texts."""
+    if names is None:
+        return None
+    if (
+        not isinstance(names, list)
+        or len(names) != n_features
+        or not all(isinstance(name, str) for name in names)
+    ):
+        msg = f"a list of {n_features} feature names"
+        raise ValueError(msg)
+    return names
+
+
 def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
     """Return constructor parameters as JSON can say them."""
     plain: dict[str, Any] = {}
     for name, value in parameters.items():
-        if isinstance(value, np.generic):
+        if name == "checkpoint":
+            plain[name] = None  # A path of this machine says nothing elsewhere.
+        elif isinstance(value, np.generic):
             plain[name] = value.item()
         elif value is None or isinstance(value, bool | int | float | str):
             plain[name] = value

@@ -21,10 +21,15 @@ from isoproj.numerics.container import Tensors
 from isoproj.numerics.storage import row_slices
 from isoproj.proof.certificate import Certificate
 from isoproj.proof.objective import Objective
+from isoproj.proof.verify import CheckedClaim
 from isoproj.solvers.api import Journal, Result
 from isoproj.solvers.solve import solve
 
 __all__ = ["GuaranteedPCA"]
+
+_EPS = float(np.finfo(np.float64).eps)
+# Relative rounding of a projected row, generously.
+_DIGITS = 1e-12
 
 
 class GuaranteedPCA(CertifiedProjection):
@@ -287,8 +292,50 @@ class GuaranteedPCA(CertifiedProjection):
         variance = np.asarray(images.var(axis=0, dtype=np.float64)) * scale
         self.explained_variance_ = variance
         total = float(np.sum(spread, dtype=np.float64)) * scale
-        self.explained_variance_ratio_ = variance / total
+        self._total_variance = total
+        # Rows that are all the same have no variance to share out.
+        self.explained_variance_ratio_ = variance / total if total else 0.0 * variance
         self.singular_values_ = np.sqrt(variance * ddof)
+
+    def _further_claims(self, rows: Rows) -> list[CheckedClaim]:
+        """Recompute mean and variances, which ``transform`` and exports use."""
+        fresh = type(self)()
+        fresh.components_ = self.components_
+        fresh._measure(rows)
+        n_rows = int(rows.shape[0])
+        size = float(np.abs(rows.data if is_sparse(rows) else rows).max(initial=0.0))
+        shift = float(np.abs(self.mean_.astype(np.float64) - fresh.mean_).max())
+        rounding = 64.0 * float(np.finfo(self.mean_.dtype).eps) + n_rows * _EPS
+        # Images are rounded at the size of the rows, which may lie far from 0.
+        found, blur = fresh.explained_variance_, _DIGITS * size
+        allowed = 1e-6 * found + blur * np.sqrt(found) + blur**2
+        total = fresh._total_variance
+        stated = {
+            "variances": self.explained_variance_,
+            "ratios": self.explained_variance_ratio_ * total,
+            "singular values": self.singular_values_**2 / max(n_rows - 1, 1),
+        }
+        wrong = [
+            name
+            for name, values in stated.items()
+            if not (np.abs(values - found) <= allowed).all()
+        ]
+        return [
+            CheckedClaim(
+                name="mean that transform subtracts",
+                stated=f"within {rounding * size:.1e} of the data's",
+                found=f"off by {shift:.1e}",
+                holds=shift <= rounding * size,
+            ),
+            CheckedClaim(
+                name="explained variances",
+                stated=f"{float(self.explained_variance_.sum()):.9g} in all",
+                found=f"{', '.join(wrong)} differ"
+                if wrong
+                else f"{float(found.sum()):.9g} in all",
+                holds=not wrong,
+            ),
+        ]
 
     def _further(self) -> dict[str, NDArray[Any]]:
         return {
@@ -309,6 +356,9 @@ class GuaranteedPCA(CertifiedProjection):
                 msg = (
                     f"a GuaranteedPCA must have {name!r} of shape {shape}. Save again."
                 )
+                raise FormatError(msg)
+            if not np.isfinite(tensor).all():
+                msg = f"a GuaranteedPCA must have finite {name!r}. Save it again."
                 raise FormatError(msg)
             setattr(self, f"{name}_", np.array(tensor))
 

@@ -10,7 +10,13 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
 from isoproj.numerics.spectral import Array, Indices
-from isoproj.numerics.storage import SLICE_BYTES, Storage, row_slices
+from isoproj.numerics.storage import (
+    SLICE_BYTES,
+    Storage,
+    check_exact,
+    rounded_away,
+    row_slices,
+)
 
 __all__ = [
     "Rows",
@@ -43,7 +49,7 @@ def as_dense(block: Rows) -> NDArray[Any]:
 
 
 def check_real(data: ArrayLike | Rows) -> None:
-    """Raise ValueError if the data are complex, or some entries are masked."""
+    """Raise ValueError if the data are complex or masked, or would be rounded."""
     kind = getattr(data, "dtype", None)
     plain = isinstance(data, list | tuple) and np.iscomplexobj(data)
     if plain or getattr(kind, "kind", "") == "c":
@@ -58,6 +64,41 @@ def check_real(data: ArrayLike | Rows) -> None:
             f"{data.size} masked. Fill them (X.filled(...)) or leave those rows out."
         )
         raise ValueError(msg)
+    _check_whole(data)
+
+
+def _check_whole(data: Any) -> None:  # noqa: ANN401 - whatever came
+    """Raise ValueError if float64 would round numbers of lists, tables or CSR arrays.
+
+    Other arrays are checked slice by slice when they are copied.
+    """
+    if is_sparse(data):
+        check_exact(np.asarray(data.data), np.float64, "X.data")
+    elif isinstance(data, list | tuple):
+        _check_entries(data)
+    elif hasattr(data, "columns") and hasattr(data, "dtypes"):
+        for name in data.columns:
+            column = np.asarray(data[name])
+            if column.ndim == 1 and column.dtype.kind == "O":
+                _check_entries([[value] for value in column])
+            elif column.ndim == 1:
+                check_exact(column, np.float64, f"column {name!r} of X")
+    elif isinstance(data, np.ndarray) and data.dtype.kind == "O" and data.ndim == 2:
+        _check_entries(data)
+
+
+def _check_entries(rows: Any) -> None:  # noqa: ANN401 - rows of anything
+    """Raise ValueError if a row holds a Python integer that float64 would round."""
+    for i, row in enumerate(rows):
+        if not isinstance(row, list | tuple | np.ndarray):
+            continue
+        if isinstance(row, np.ndarray) and row.dtype.kind != "O":
+            check_exact(row, np.float64, f"row {i} of X")
+            continue
+        for j, value in enumerate(row):
+            whole = isinstance(value, int | np.integer) and abs(int(value)) > 2**53
+            if whole and abs(int(value)) < 2**1023 and int(float(value)) != value:
+                raise ValueError(rounded_away(f"row {i}, column {j}", value))
 
 
 def as_rows(data: ArrayLike | Rows, storage: Storage) -> ArrayLike | Rows:

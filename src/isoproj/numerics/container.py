@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -40,6 +41,12 @@ __all__ = [
 
 FORMAT_VERSION = 1
 _KEY = "isoproj"
+
+# Names and versions of libraries, as a file may state them.
+_LIBRARY = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
+_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_-]{0,63}")
+# A word as the parameters of estimators take them, such as "dual_ascent".
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
 Header = Mapping[str, Any]
 Tensors = Mapping[str, NDArray[Any]]
@@ -111,7 +118,10 @@ def read_container(
         with safetensors.safe_open(os.fspath(path), framework="numpy") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (safetensors.SafetensorError, ValueError, TypeError, OverflowError) as error:
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:
+        # Tensor types that numpy lacks raise errors of many kinds.
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         msg = (
             f"{path} must be an isoproj model file (safetensors); reading it fails: "
@@ -143,9 +153,10 @@ def _checked_header(
 ) -> dict[str, Any]:
     """Return the header, or raise FormatError if version or digest do not fit."""
     try:
-        header = dict(json.loads(metadata[_KEY]))
+        header = dict(json.loads(metadata[_KEY], object_pairs_hook=_without_repeats))
         version, digest = header["format_version"], header["digest"]
-    except (KeyError, TypeError, ValueError):
+        _check_strings(header)
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
         msg = (
             f"{path} must be an isoproj model file; its header is missing or damaged. "
             "Write one with save()."
@@ -164,3 +175,36 @@ def _checked_header(
         )
         raise FormatError(msg)
     return header
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object as a dict, or raise ValueError if a key comes twice."""
+    # Of two values another reader may take the other one.
+    entries = dict(pairs)
+    if len(entries) != len(pairs):
+        raise ValueError
+    return entries
+
+
+def _check_strings(header: Header) -> None:
+    """Raise ValueError or TypeError unless names and versions look like such."""
+    estimator, versions = header.get("estimator"), header.get("versions", {})
+    if header.get("format", "isoproj") != "isoproj":
+        raise ValueError
+    if type(header["format_version"]) is not int:
+        raise TypeError
+    if estimator is not None and not (estimator.isascii() and estimator.isidentifier()):
+        raise ValueError
+    for library, version in versions.items():
+        if not (_LIBRARY.fullmatch(library) and _VERSION.fullmatch(version)):
+            raise ValueError
+    for name, value in (header.get("parameters") or {}).items():
+        if not (name.isascii() and name.isidentifier()):
+            raise ValueError
+        if not (value is None or isinstance(value, bool | int | float | str)):
+            raise TypeError
+        # The checkpoint is a path; older files hold it, and it is never used.
+        if isinstance(value, str) and not (
+            _WORD.fullmatch(value) or (name == "checkpoint" and value.isprintable())
+        ):
+            raise ValueError

@@ -26,7 +26,9 @@ __all__ = [
     "SLICE_BYTES",
     "Mapped",
     "Storage",
+    "check_exact",
     "check_memory_limit",
+    "rounded_away",
     "row_slices",
 ]
 
@@ -34,6 +36,8 @@ __all__ = [
 MEMORY_LIMIT = 2e9
 # Default number of bytes in a slice of rows that is processed at once.
 SLICE_BYTES = 2**24
+# Whole numbers up to this size are float64 numbers.
+_LARGEST_WHOLE = 2.0**53
 
 
 class Storage:
@@ -92,7 +96,9 @@ class Storage:
         array = self.empty(shape, dtype)
         chunks = getattr(rows, "chunks", None)
         for chunk in row_slices(array, chunks, slice_bytes=self.slice_bytes):
-            array[chunk] = np.asarray(rows[chunk])
+            part = np.asarray(rows[chunk])
+            array[chunk] = part
+            check_exact(part, array.dtype, first_row=chunk.start)
         return array
 
     def _scratch(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -197,6 +203,46 @@ def row_slices(
         if stop > start:
             yield slice(start, stop)
         start = max(start, stop)
+
+
+def check_exact(
+    values: NDArray[Any], dtype: DTypeLike, name: str = "X", *, first_row: int = 0
+) -> None:
+    """Raise ValueError if a float type would round whole numbers or long doubles.
+
+    Points that differ could become the same, and a bound would be wrong.
+    """
+    kind, target = values.dtype, np.dtype(dtype)
+    if target.kind != "f" or kind.itemsize < 8 or kind.kind not in "iuf":
+        return
+    if kind == np.float64 or values.size == 0:
+        return
+    with np.errstate(over="ignore", invalid="ignore"):
+        rounded = values.astype(np.float64)
+        if kind.kind == "f":
+            exact = (rounded.astype(kind) == values) | ~np.isfinite(values)
+        elif np.abs(rounded).max() < _LARGEST_WHOLE:
+            return
+        else:
+            # The next power of two does not fit the type; nothing there is equal.
+            in_range = rounded < 2.0 ** (64 if kind.kind == "u" else 63)
+            back = np.where(in_range, rounded, 0.0).astype(kind)
+            exact = in_range & (back == values)
+    for at in np.argwhere(~exact)[:1].tolist():
+        value = values[tuple(at)]
+        at[0] += first_row
+        place = ", ".join(
+            f"{n} {i}" for n, i in zip(("row", "column"), at, strict=False)
+        )
+        raise ValueError(rounded_away(place, value, name))
+
+
+def rounded_away(place: str, value: object, name: str = "X") -> str:
+    """Return the error message for a number that float64 does not hold."""
+    return (
+        f"{name} must hold numbers that float64 holds exactly; {place} is {value}. "
+        "Subtract a common offset from its column first, or cast with astype(float)."
+    )
 
 
 def check_memory_limit(limit: object) -> None:

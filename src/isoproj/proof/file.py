@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +25,7 @@ __all__ = [
     "unpack",
 ]
 
+_FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 _INDICES = ("i8",)
 _FLOATS = ("f8",)
 
@@ -123,6 +125,8 @@ def _entry_fault(layout: Layout, entries: Mapping[str, Any]) -> str:
         # In Python a bool is an int, too.
         if not isinstance(value, kinds) or isinstance(value, bool) != (bool in kinds):
             return f"the entry {name!r}"
+        if name == "fingerprint" and not _FINGERPRINT.fullmatch(str(value)):
+            return f"64 hexadecimal digits as {name!r}"
     for name, kind in layout.choices.items():
         value = entries.get(name)
         if not isinstance(value, str) or value not in set(kind):

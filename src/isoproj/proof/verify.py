@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -45,23 +47,28 @@ class CheckedClaim:
 
 
 def check_claims(
-    certificate: Certificate,
+    model: Any,  # noqa: ANN401 - a certificate or a fitted estimator
     X: ArrayLike | Rows,
     *,
     scan: bool = True,
     memory_limit: float = MEMORY_LIMIT,
+    names: Sequence[str] | None = None,
 ) -> tuple[CheckedClaim, ...]:
     """Recompute every claim of a certificate on its data, cheap claims first.
 
+    Of a fitted estimator all that ``transform`` uses is a claim too. ``names`` are
+    those of the features of the data, if the data have any.
     Without ``scan`` the claims that need a walk over all pairs are left out, such as
     the distortion. If shape, map or fingerprint do not fit, the other claims mean
     nothing and are left out.
     """
     check_memory_limit(memory_limit)
     storage = Storage(memory_limit)
+    certificate = _certificate_of(model)
     rows = check_points(X, storage)
-    names = ("listed_pairs", "labels")
-    present = {name for name in names if getattr(certificate, name) is not None}
+    names = getattr(X, "columns", None) if names is None else names
+    naming = ("listed_pairs", "labels")
+    present = {name for name in naming if getattr(certificate, name) is not None}
     fault = naming_fault(certificate.pair_kind, present)
     if fault:
         msg = f"a certificate must have {fault}. Fit again."
@@ -89,7 +96,43 @@ def check_claims(
     claims += _pair_claims(certificate, points, pairs, scan=scan)
     if scan and certificate.spectral_ratio is not None:
         claims.append(_spectral_claim(certificate, rows, storage))
+    if model is not certificate:
+        claims += _names_claims(model, names)
+        claims += model._further_claims(rows)
     return tuple(claims)
+
+
+def _certificate_of(model: Any) -> Certificate:  # noqa: ANN401 - whatever came
+    """Return the certificate of a fitted estimator, or the certificate given."""
+    certificate = getattr(model, "certificate_", model)
+    if not isinstance(certificate, Certificate):
+        msg = (
+            "verify needs a certificate or a fitted estimator that has one; got "
+            f"{type(model).__name__}. Pass model.certificate_."
+        )
+        raise ValueError(msg)  # noqa: TRY004 - scikit-learn's convention
+    return certificate
+
+
+def _names_claims(
+    model: Any,  # noqa: ANN401 - a fitted estimator
+    names: Sequence[str] | None,
+) -> list[CheckedClaim]:
+    """Compare the names of the features, if model and data have names."""
+    stated = getattr(model, "feature_names_in_", None)
+    if stated is None or names is None:
+        return []
+    pairs = list(zip(map(str, stated), map(str, names), strict=False))
+    other = [pair for pair in pairs if pair[0] != pair[1]]
+    shown = other[0] if other else pairs[0]
+    return [
+        CheckedClaim(
+            name="names of the features",
+            stated=repr(shown[0]),
+            found=repr(shown[1]),
+            holds=not other and len(stated) == len(names),
+        )
+    ]
 
 
 def _pair_claims(
@@ -111,7 +154,7 @@ def _pair_claims(
 
 
 def verify(
-    certificate: Certificate,
+    certificate: Certificate | Any,  # noqa: ANN401 - or a fitted estimator
     X: ArrayLike | Rows,
     *,
     memory_limit: float = MEMORY_LIMIT,
@@ -120,8 +163,9 @@ def verify(
 
     Parameters
     ----------
-    certificate : Certificate
-        The claims to check.
+    certificate : Certificate or fitted estimator
+        The claims to check. Of an estimator, all that its ``transform`` and the exports
+        use is checked too, such as the mean of ``GuaranteedPCA``.
     X : array-like or sparse matrix of shape (n_points, n_features)
         The data that the certificate is about. As for ``audit``, it need not fit in
         memory.

@@ -77,7 +77,7 @@ def facts_of(model: Any, X: ArrayLike | Rows | None, options: Options) -> Facts:
         "versions": versions(),
     }
     if X is not None:
-        facts.update(_measured(certificate, check_points(X), options, facts))
+        facts.update(_measured(model, check_points(X), options, facts))
     return facts
 
 
@@ -223,9 +223,13 @@ def _guarantee(certificate: Certificate) -> Facts | None:
 
 
 def _measured(
-    certificate: Certificate, rows: Rows, options: Options, facts: Facts
+    model: Any,  # noqa: ANN401 - an estimator or a certificate
+    rows: Rows,
+    options: Options,
+    facts: Facts,
 ) -> Facts:
     """Return the facts that need the data."""
+    certificate = _certificate_of(model)
     if options.labels is not None and len(options.labels) != rows.shape[0]:
         msg = (
             f"labels must name every one of {rows.shape[0]} points; got "
@@ -233,7 +237,7 @@ def _measured(
         )
         raise ValueError(msg)
     shape = image_shape_of(rows, options.image_shape)
-    claims = _checked_claims(certificate, rows, options.max_pairs)
+    claims = _checked_claims(model, rows, options.max_pairs)
     scene = Scene(certificate, rows, max_pairs=options.max_pairs)
     told = _Teller(scene, rows, options.labels, shape)
     crushed = scene.pca_worst_pairs()
@@ -248,10 +252,10 @@ def _measured(
     }
 
 
-def _checked_claims(certificate: Certificate, rows: Rows, max_pairs: int) -> Facts:
-    """Recompute the certificate's claims, all pairs if they are few enough."""
-    scan = certificate.n_pairs <= max_pairs
-    claims = check_claims(certificate, rows, scan=scan)
+def _checked_claims(model: Any, rows: Rows, max_pairs: int) -> Facts:  # noqa: ANN401
+    """Recompute the model's claims, all pairs if they are few enough."""
+    scan = _certificate_of(model).n_pairs <= max_pairs
+    claims = check_claims(model, rows, scan=scan)
     broken = [claim for claim in claims if not claim.holds]
     if broken:
         claim = broken[0]

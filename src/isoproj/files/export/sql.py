@@ -109,11 +109,13 @@ def _shifts(certificate: Certificate, mean: ArrayLike | None) -> list[float]:
 
 def _comment(certificate: Certificate, example: str) -> str:
     """Return the comment above the statement."""
+    # psql would run a line of a fingerprint that begins with a backslash.
+    fingerprint = re.sub(r"[^0-9a-f]", "", certificate.fingerprint)[:12]
     return (
         f"-- isoproj: {certificate.n_features} to {certificate.n_components} dimensions"
         f", distortion {certificate.distortion:.6f},\n"
         f"-- at least {certificate.lower_bound:.6f} for any projection; data "
-        f"{certificate.fingerprint[:12]}.\n"
+        f"{fingerprint}.\n"
         f"-- Example: {example}\n"
     )
 

@@ -7,6 +7,7 @@ from typing import Any
 import scipy.sparse
 
 from isoproj.exceptions import FormatError
+from isoproj.files.read.hdf5 import refuse_elsewhere
 from isoproj.files.read.sources import Content, Selection, Source, choose_array
 from isoproj.numerics.arrays import Rows
 from isoproj.numerics.extras import needed
@@ -55,6 +56,7 @@ def read_anndata(
         item = file[content.name]
         if content.dtype.startswith("sparse"):
             return _read_sparse(source, item), content.name
+        refuse_elsewhere(item)
         shape = (int(item.shape[0]), int(item.shape[1]))
         return storage.filled(item, shape, item.dtype), content.name
 
@@ -77,7 +79,10 @@ def _read_sparse(source: Source, item: Any) -> Rows:  # noqa: ANN401
     """Return a sparse matrix; check every index."""
     make = _SPARSE[_text(item.attrs["encoding-type"])]
     shape: Any = tuple(int(n) for n in item.attrs["shape"])
-    data, indices, indptr = (item[part][...] for part in ("data", "indices", "indptr"))
+    parts = [item[part] for part in ("data", "indices", "indptr")]
+    for part in parts:
+        refuse_elsewhere(part)
+    data, indices, indptr = (part[...] for part in parts)
     if indices.dtype.kind not in "iu" or indptr.dtype.kind not in "iu":
         msg = (
             f"{source.name} must have whole numbers as sparse indices; it has "

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from isoproj.exceptions import FormatError
 from isoproj.files.formats import VECTOR_TYPES, Format
 from isoproj.files.read.anndata import anndata_contents, is_anndata, read_anndata
+from isoproj.files.read.hdf5 import refuse_elsewhere
 from isoproj.files.read.sources import (
     Content,
     Selection,
@@ -87,6 +88,7 @@ def read_array(
         h5py = _h5py()
         with h5py.File(source.plain_path(), "r") as file:
             data = file[content.name]
+            refuse_elsewhere(data)
             if not content.is_matrix:
                 return data[...], content.name
             return storage.filled(data, data.shape, data.dtype), content.name

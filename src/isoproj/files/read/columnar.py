@@ -20,7 +20,7 @@ from isoproj.files.read.sources import (
 )
 from isoproj.numerics.arrays import not_finite
 from isoproj.numerics.extras import needed
-from isoproj.numerics.storage import Storage
+from isoproj.numerics.storage import Storage, check_exact
 
 __all__ = [
     "batch_rows",
@@ -111,7 +111,10 @@ def batch_rows(
     batch.validate(full=True)
     if _is_list(fields[0]):
         return _stacked(name, batch.column(0), start, width)
-    return np.column_stack([_numbers(column) for column in batch.columns])
+    columns = [_numbers(column) for column in batch.columns]
+    for column in columns:
+        check_exact(column, rows_dtype(fields), name, first_row=start)
+    return np.column_stack(columns)
 
 
 def _pyarrow(module: str, source: Source) -> Any:  # noqa: ANN401 - a module
