@@ -176,6 +176,7 @@ def _payload(
         worst_pairs=model.worst_pairs_.tolist(),
         worst_distortions=certificate.worst_distortions.tolist(),
         fingerprint=certificate.fingerprint,
+        proof=certificate.proof,
         n_components_lower_bound=getattr(model, "n_components_lower_bound_", None),
         guarantee=payloads.Kept.of(certificate.guarantee),
         heldout=payloads.HeldoutLosses.of(model.heldout_),
