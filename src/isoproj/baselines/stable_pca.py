@@ -9,9 +9,10 @@ from isoproj.baselines.base import Baseline, Found, Task
 from isoproj.baselines.fantope import FractionalProjection, project_on_fantope
 from isoproj.baselines.rounds import Best
 from isoproj.estimators.base import check_positive
+from isoproj.numerics.progress import Step, tell
 from isoproj.numerics.spectral import Array
 from isoproj.pairs.moments import Problem, pose
-from isoproj.solvers.api import Clock, Monitor, Status, Step
+from isoproj.solvers.api import Clock, Status
 
 __all__ = ["StablePCA"]
 
@@ -127,7 +128,6 @@ class StablePCA(Baseline):
             max_iter=int(self.max_iter),
             tol=self.tol,
             clock=task.clock,
-            monitor=task.monitor,
         )
         support = np.flatnonzero(saddle.weights.item)
         return Found(
@@ -153,9 +153,7 @@ class _Saddle:
         self.basis = Best(np.empty((d, 0)))
         self.weights = Best(np.full(n, 1.0 / n))
 
-    def run(
-        self, *, max_iter: int, tol: float, clock: Clock, monitor: Monitor | None
-    ) -> Status:
+    def run(self, *, max_iter: int, tol: float, clock: Clock) -> Status:
         """Run until the averages are within ``tol`` of each other."""
         for iteration in range(1, max_iter + 1):
             self._round()
@@ -163,16 +161,15 @@ class _Saddle:
             if iteration % _LOOK_EVERY and not is_last:
                 continue
             lower, distortion = self._look()
-            if monitor is not None:
-                monitor(
-                    Step(
-                        iteration=iteration,
-                        distortion=distortion,
-                        lower_bound=lower,
-                        seconds=clock.seconds,
-                        relaxed=self.relaxed,
-                    )
+            tell(
+                Step(
+                    iteration=iteration,
+                    distortion=distortion,
+                    lower_bound=lower,
+                    seconds=clock.seconds,
+                    relaxed=self.relaxed,
                 )
+            )
             if self.relaxed - lower <= tol * lower:
                 return Status.CONVERGED
             if clock.is_over:

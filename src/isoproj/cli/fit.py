@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from typing import Any
 
@@ -22,12 +23,17 @@ from isoproj.cli.models import (
 from isoproj.estimators.guaranteed_pca import GuaranteedPCA
 from isoproj.estimators.near_isometric import NearIsometricProjection
 from isoproj.files.read.reading import DataFile
+from isoproj.numerics.arrays import Rows, as_dense
+from isoproj.numerics.spectral import Array, Indices
+from isoproj.proof.certificate import Certificate
 from isoproj.solvers.api import Status
 
 __all__ = ["fit"]
 
 # Default number of steps of solvers that take a fixed number.
 _USUAL_STEPS = {"dual_ascent": 120}
+# A loss above this is explained.
+_MUCH = 0.95
 _METHODS = {
     "near-isometric": NearIsometricProjection,
     "guaranteed-pca": GuaranteedPCA,
@@ -55,6 +61,8 @@ def fit(options: argparse.Namespace, console: Console) -> None:
     if options.output is not None:
         model.save(options.output)
     _show(options, console, model, seconds)
+    if model.distortion_ > _MUCH and model.heldout_ is None:
+        console.say(_why_so_much(model.certificate_, data.points))
     console.tell(_payload(options, data, model, seconds))
     if model.status_ is Status.INTERRUPTED:
         raise Interrupted
@@ -121,7 +129,8 @@ def _show(
         "distance"
     )
     console.say(
-        f"lower bound  {model.lower_bound_:.6f}, so at most {gap:.2%} above the best"
+        f"lower bound  {model.lower_bound_:.6f} (proof: {certificate.proof}), so at "
+        f"most {gap:.2%} above the best"
         if np.isfinite(gap)
         else f"lower bound  {model.lower_bound_:.6f}"
     )
@@ -147,6 +156,35 @@ def _show(
         console.say(f"saved        {options.output}")
     else:
         console.note("not saved; add -o model.isoproj to keep the model")
+
+
+def _why_so_much(certificate: Certificate, rows: Rows) -> str:
+    """Return one line on what a loss of nearly everything means, and what to do."""
+    k = certificate.n_components
+    kept = math.ceil(1e4 * (1.0 - certificate.lower_bound)) / 1e4
+    text = (
+        f"much lost    some pair keeps at most {kept:.2%} in any projection to {k} "
+        f"dimension{'s' if k > 1 else ''}"
+    )
+    pairs = certificate.worst_pairs
+    pairs = pairs[(pairs < rows.shape[0]).all(axis=1)]
+    drawn = np.random.default_rng(0).integers(rows.shape[0], size=(1000, 2))
+    worst = _lengths(rows, pairs).max(initial=0.0)
+    usual = float(np.median(_lengths(rows, drawn)))
+    if 0.0 < worst < usual / 2.0:
+        text += (
+            f"; the worst are {worst:.3g} apart or less, others {usual:.3g}: leave "
+            f"them out with --min-distance {1.001 * worst:.3g}, or take more dimensions"
+        )
+    else:
+        text += "; take more dimensions, or fewer pairs: --pairs neighbors"
+    return text
+
+
+def _lengths(rows: Rows, pairs: Indices) -> Array:
+    """Return the distances of pairs of rows."""
+    gaps = rows[pairs[:, 0]] - rows[pairs[:, 1]]
+    return np.asarray(np.linalg.norm(as_dense(gaps), axis=1))
 
 
 def _payload(
@@ -176,6 +214,7 @@ def _payload(
         worst_pairs=model.worst_pairs_.tolist(),
         worst_distortions=certificate.worst_distortions.tolist(),
         fingerprint=certificate.fingerprint,
+        proof=certificate.proof,
         n_components_lower_bound=getattr(model, "n_components_lower_bound_", None),
         guarantee=payloads.Kept.of(certificate.guarantee),
         heldout=payloads.HeldoutLosses.of(model.heldout_),

@@ -259,6 +259,10 @@ class Fit(Payload):
     worst_pairs: Pairs
     worst_distortions: WorstLosses
     fingerprint: str
+    proof: Annotated[
+        Literal["fantope", "hull"],
+        "what proves lower_bound: dual weights, or a hull of directions in a subspace",
+    ]
     n_components_lower_bound: Annotated[
         int | None, "fewer dimensions cannot be under the cap; null if -k was given"
     ]

@@ -18,10 +18,10 @@ from isoproj.numerics.storage import Storage
 from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairRule, PairSet, prepare_pairs
-from isoproj.proof.bounds import certify
+from isoproj.proof.bounds import certify, certify_hull
 from isoproj.proof.certificate import Certificate
 from isoproj.proof.objective import Objective, objective_matrix
-from isoproj.solvers.api import Weights
+from isoproj.solvers.api import Subspace, Weights
 
 __all__ = ["Geometry"]
 
@@ -107,10 +107,16 @@ class Geometry:
         return shipped_components(self.points, basis, self.rows, k)
 
     def certify(
-        self, basis: Array, k: int, dual: Weights, *, spectral: bool = False
+        self,
+        basis: Array,
+        k: int,
+        dual: Weights,
+        hull: Subspace | None = None,
+        *,
+        spectral: bool = False,
     ) -> Certificate:
-        """Return the certificate of a basis and of dual weights, from scratch."""
-        return certify(
+        """Return the certificate of a basis and of what proves its lower bound."""
+        certificate = certify(
             self.points,
             self.pairs,
             self.components(basis, k),
@@ -120,3 +126,7 @@ class Geometry:
             spectral=spectral,
             engine=self.engine,
         )
+        if hull is None:
+            return certificate
+        axes = np.ascontiguousarray(self.points.frame.lift(hull.axes).T)
+        return certify_hull(self.points, certificate, axes, hull.pairs)

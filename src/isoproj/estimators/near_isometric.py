@@ -23,7 +23,7 @@ from isoproj.pairs.moments import pose
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairKind, PairRule, PairSet
 from isoproj.pairs.worst_pairs import find_worst
-from isoproj.proof.bounds import certify, data_fingerprint
+from isoproj.proof.bounds import certify, certify_hull, data_fingerprint
 from isoproj.proof.certificate import Certificate
 from isoproj.solvers.api import Journal, Result, Status, Weights
 from isoproj.solvers.checkpoint import Checkpoint
@@ -341,6 +341,11 @@ class NearIsometricProjection(CertifiedProjection):
             n_rows=geometry.rows.shape[0],
             engine=self.engine,
         )
+        if last.hull is not None:
+            hull = last.hull
+            certificate = certify_hull(
+                points, certificate, hull.hull_axes, hull.hull_pairs
+            )
         # The pairs of a proof that fewer dimensions cannot do are all still there.
         self._adopt(replace(certificate, exclusion=last.exclusion))
 
@@ -460,6 +465,7 @@ class NearIsometricProjection(CertifiedProjection):
             result.basis,
             int(k),
             result.dual,
+            result.hull,
             spectral=is_small and self.solver == "dual_ascent",
         )
 

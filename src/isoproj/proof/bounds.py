@@ -33,6 +33,7 @@ from isoproj.pairs.worst_pairs import WorstPairs, find_worst
 from isoproj.proof.certificate import Certificate, Exclusion, Guarantee
 from isoproj.proof.confidence import share_above
 from isoproj.proof.dense_weights import far_moment
+from isoproj.proof.hull import prove_hull
 from isoproj.proof.moments import weighted_directions, weighted_moment
 from isoproj.proof.objective import Objective, kept_bound, share_kept
 
@@ -41,6 +42,7 @@ __all__ = [
     "certify_each",
     "certify_exclusion",
     "certify_guarantee",
+    "certify_hull",
     "data_fingerprint",
     "lower_bound",
     "lower_bounds",
@@ -299,6 +301,19 @@ def certify_guarantee(
         multipliers=multipliers,
     )
     return replace(certificate, guarantee=guarantee)
+
+
+def certify_hull(
+    points: Points, certificate: Certificate, axes: Array, pairs: Indices
+) -> Certificate:
+    """Return the certificate with a hull proof, if that raises the lower bound.
+
+    ``axes`` has shape (k + 1, n_features).
+    """
+    hull = prove_hull(points, axes, pairs)
+    if hull is None or hull.bound <= certificate.lower_bound:
+        return certificate
+    return replace(certificate, hull=hull, lower_bound=hull.bound)
 
 
 def certify_exclusion(

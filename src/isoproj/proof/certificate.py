@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,8 @@ from isoproj.numerics.container import (
 )
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.rule import PairKind, PairRule
-from isoproj.proof.file import CERTIFICATE, EXCLUSION, GUARANTEE, pack, unpack
+from isoproj.proof.file import CERTIFICATE, EXCLUSION, GUARANTEE, HULL, pack, unpack
+from isoproj.proof.hull import HullProof
 from isoproj.proof.objective import Objective
 
 __all__ = ["Certificate", "Exclusion", "Guarantee"]
@@ -123,7 +124,8 @@ class Certificate:
     weighted_pairs : ndarray of shape (m, 2)
         Pairs with a positive dual weight.
     weights : ndarray of shape (m,)
-        Dual weights; they are nonnegative and sum to 1. They prove ``lower_bound``.
+        Dual weights; they are nonnegative and sum to 1. They prove ``lower_bound``
+        unless ``hull`` does.
     distortion : float
         Largest share of squared length that any pair loses.
     lower_bound : float
@@ -161,6 +163,9 @@ class Certificate:
         Pairs closer than this do not count.
     include_norms : bool
         Whether every row counts as a direction, in addition to the pairs.
+    hull : HullProof or None
+        Proof of ``lower_bound`` by the hull of directions in a subspace, if it is
+        stronger than that of the dual weights.
 
     See Also
     --------
@@ -196,11 +201,17 @@ class Certificate:
     n_close: int = 0
     min_distance: float = 0.0
     include_norms: bool = False
+    hull: HullProof | None = None
 
     @property
     def n_components(self) -> int:
         """Target dimension."""
         return int(self.components.shape[0])
+
+    @property
+    def proof(self) -> Literal["fantope", "hull"]:
+        """What ``lower_bound`` rests on: ``"fantope"`` (dual weights) or ``"hull"``."""
+        return "fantope" if self.hull is None else "hull"
 
     @property
     def optimality_gap(self) -> float:
@@ -246,7 +257,7 @@ class Certificate:
     def parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the certificate as a JSON-able dict and named arrays."""
         entries, arrays = pack(self, CERTIFICATE)
-        for layout in (GUARANTEE, EXCLUSION):
+        for layout in (GUARANTEE, EXCLUSION, HULL):
             part = getattr(self, layout.name)
             if part is not None:
                 entries[layout.name], further = pack(part, layout)
@@ -262,7 +273,10 @@ class Certificate:
             guarantee = Guarantee(**unpack(GUARANTEE, guarantee, arrays))
         if exclusion is not None:
             exclusion = Exclusion(**unpack(EXCLUSION, exclusion, arrays))
-        return cls(**fields, guarantee=guarantee, exclusion=exclusion)
+        hull = entries.get("hull")
+        if hull is not None:
+            hull = HullProof(**unpack(HULL, hull, arrays))
+        return cls(**fields, guarantee=guarantee, exclusion=exclusion, hull=hull)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the certificate to a file.

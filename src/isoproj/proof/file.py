@@ -19,6 +19,7 @@ __all__ = [
     "CERTIFICATE",
     "EXCLUSION",
     "GUARANTEE",
+    "HULL",
     "Layout",
     "naming_fault",
     "pack",
@@ -86,6 +87,11 @@ EXCLUSION = Layout(
     name="exclusion",
     entries={"cap": (float,), "n_components": (int,)},
     arrays={"excluding_pairs": (_INDICES, 2), "excluding_weights": (_FLOATS, 1)},
+)
+HULL = Layout(
+    name="hull",
+    entries={"bound": (float,)},
+    arrays={"hull_axes": (_FLOATS, 2), "hull_pairs": (_INDICES, 2)},
 )
 
 

@@ -28,6 +28,7 @@ from isoproj.proof.bounds import (
 from isoproj.proof.certificate import Certificate, Exclusion, Guarantee
 from isoproj.proof.confidence import share_above
 from isoproj.proof.file import naming_fault
+from isoproj.proof.hull import HullProof, hull_bound
 
 __all__ = ["CheckedClaim", "check_claims", "verify"]
 
@@ -188,7 +189,8 @@ def verify(
     Notes
     -----
     The claims are recomputed by code that knows no solver. The lower bound follows from
-    the dual weights of the certificate by Ky Fan's theorem.
+    the dual weights of the certificate by Ky Fan's theorem, or from the inradius of its
+    hull, whose facets are computed and checked anew.
 
     References
     ----------
@@ -387,12 +389,35 @@ def _lower_bound_claim(
         certificate.weights,
         certificate.n_components,
     )
+    if certificate.hull is not None:
+        hull, fault = _hull_bound(certificate, certificate.hull, counting, points)
+        if fault:
+            return CheckedClaim(
+                name="lower bound", stated=stated, found=fault, holds=False
+            )
+        found = max(found, hull)
     return CheckedClaim(
         name="lower bound",
         stated=stated,
         found=f"{found:.9f}",
         holds=abs(certificate.lower_bound - found) <= _TOLERANCE,
     )
+
+
+def _hull_bound(
+    certificate: Certificate, hull: HullProof, counting: PairSet, points: Points
+) -> tuple[float, str]:
+    """Compute the bound of the hull again, and return why it proves none, or ""."""
+    axes, pairs = hull.hull_axes, hull.hull_pairs
+    if axes.shape != (certificate.n_components + 1, certificate.n_features):
+        return 0.0, "a subspace of another number of dimensions"
+    fault = _weights_fault(counting, pairs, np.ones(pairs.shape[0]), points)
+    if fault:
+        return 0.0, f"a hull with {fault}"
+    found = hull_bound(points, axes, pairs)
+    if not abs(found - hull.bound) <= _TOLERANCE:
+        return 0.0, f"a hull that proves {found:.9f}"
+    return found, ""
 
 
 def _exclusion_claim(

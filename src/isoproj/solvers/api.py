@@ -25,6 +25,7 @@ __all__ = [
     "Result",
     "Status",
     "Stopped",
+    "Subspace",
     "Weights",
     "history_of_table",
     "history_table",
@@ -271,6 +272,25 @@ class Weights:
     weights: Array = field(default_factory=lambda: np.empty(0))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Subspace:
+    """A subspace and pairs whose hull in it proves a bound.
+
+    Parameters
+    ----------
+    axes : ndarray of shape (n_dims, k + 1)
+        Orthonormal columns.
+    pairs : ndarray of shape (m, 2)
+        Point numbers.
+    bound : float
+        Squared inradius of the hull.
+    """
+
+    axes: Array
+    pairs: Indices
+    bound: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Dimensions:
     """How many dimensions a cap takes.
@@ -324,6 +344,8 @@ class Result:
         How many dimensions the cap takes, where that was asked for.
     average : Step or None
         The average of the iterates' weights, where a solver's theory is about it.
+    hull : Subspace or None
+        A subspace that proves a stronger bound than the weights, where one was found.
     history : tuple of Step
         One entry per round.
     """
@@ -340,4 +362,5 @@ class Result:
     fallbacks: tuple[Array, ...] = ()
     dimensions: Dimensions | None = None
     average: Step | None = None
+    hull: Subspace | None = None
     history: tuple[Step, ...] = field(default=(), repr=False)

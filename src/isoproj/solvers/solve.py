@@ -9,6 +9,7 @@ import numpy as np
 from isoproj.solvers.api import Dimensions, Problem, Result, Status, Weights
 from isoproj.solvers.dimensions import fewest_dimensions
 from isoproj.solvers.guaranteed import most_kept
+from isoproj.solvers.hull import improved
 from isoproj.solvers.minimax import minimax
 from isoproj.solvers.settings import Settings
 
@@ -45,7 +46,7 @@ def solve(problem: Problem, settings: Settings | None = None) -> Result:
     if problem.k >= problem.n_dims:
         result = everything(problem)
     elif problem.objective is None:
-        result = minimax(problem, settings)
+        result = improved(problem, minimax(problem, settings))
     else:
         result = most_kept(problem, settings)
     if dimensions is not None and dimensions.status.advice:

@@ -1,0 +1,437 @@
+"""The search for a subspace whose hull proves a strong lower bound.
+
+The bound of a subspace is the distance of the nearest facet (``proof.hull``). To first
+order, the distance of every facet is linear in a rotation of the subspace. So each step
+solves a linear program over the nearest facets within a trust region. Starts are
+principal axes, the basis that was found, and subspaces through random pairs.
+
+Work is counted in facets, so that the result does not depend on the speed of a machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from scipy.optimize import linprog
+
+from isoproj.numerics.spectral import Array, Indices, orthonormal, top_eigenpairs
+from isoproj.numerics.threads import single_blas_thread
+from isoproj.pairs.oracle import PairSearch
+from isoproj.proof.hull import MOST_DIMENSIONS, Facets, hull_facets, most_pairs
+from isoproj.solvers.api import (
+    Clock,
+    Problem,
+    Result,
+    Status,
+    Stopped,
+    Subspace,
+    Weights,
+)
+from isoproj.solvers.relaxation.matrices import moment_of
+
+__all__ = ["Found", "HullSettings", "hull_search", "improved"]
+
+
+@dataclass(frozen=True, slots=True)
+class HullSettings:
+    """Sizes of the search for a subspace.
+
+    Parameters
+    ----------
+    work : float
+        Facets times squared dimension that all hulls together may have.
+    most_entries : int
+        Entries of the matrix of directions up to which it holds all pairs.
+    n_random, n_local, n_shaken : int
+        Number of random starts, of local searches from the best starts, and of local
+        searches from the best subspace after a random rotation.
+    n_low : int
+        Facets whose normals are asked for further pairs at once.
+    radius, shake : float
+        First trust region, and size of a random rotation, in radians.
+    hopeless : float
+        A start whose bound is below this share of the known bound ends the search.
+    n_seen : int
+        Pairs that the oracle adds for each subspace if not all pairs are held.
+    """
+
+    work: float = 2e7
+    most_entries: int = 5_000_000
+    n_random: int = 24
+    n_local: int = 3
+    n_shaken: int = 6
+    n_low: int = 64
+    radius: float = 0.1
+    shake: float = 0.15
+    hopeless: float = 0.6
+    n_seen: int = 400
+
+
+_USUAL = HullSettings()
+# A fit may take this long, or twice as long as without a hull.
+_SECONDS = 10.0
+# Steps of one local search, and the gain below which it ends.
+_STEPS = 40
+_GAIN = 1e-5
+# A pair outside the hull by less than this does not matter.
+_OUTSIDE = 1e-12
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """A subspace with its hull.
+
+    Parameters
+    ----------
+    axes : ndarray of shape (n_dims, k + 1)
+        Orthonormal columns.
+    chosen : ndarray of shape (m,)
+        Rows of the pool whose directions span the hull.
+    facets : Facets or None
+        Their facets; None if the hull is flat.
+    """
+
+    axes: Array
+    chosen: Indices
+    facets: Facets | None
+
+    @property
+    def inradius(self) -> float:
+        """Distance of the nearest facet from the origin."""
+        return 0.0 if self.facets is None else float(self.facets.offsets.min())
+
+    @property
+    def bound(self) -> float:
+        """Squared inradius."""
+        return self.inradius**2
+
+    @property
+    def normal(self) -> Array:
+        """Unit vector, shape (n_dims,), at right angles to the nearest facet."""
+        assert self.facets is not None
+        return np.asarray(self.axes @ self.facets.normals[self.facets.offsets.argmin()])
+
+
+def improved(problem: Problem, result: Result) -> Result:
+    """Return the result with the hull proof, if one beats the dual weights.
+
+    If the subspace is the whole space, the nearest facet's normal is the best direction
+    to drop, and the basis is optimal.
+    """
+    clock = problem.journal.clock
+    gap = result.distortion - result.lower
+    is_closed = gap <= max(1e-9, problem.tol * result.lower)
+    is_stopped = result.status in (Status.TIME_LIMIT, Status.INTERRUPTED)
+    if is_closed or is_stopped or clock.is_over:
+        return result
+    seconds = max(_SECONDS - clock.seconds, clock.seconds)
+    left = Clock(seconds if clock.left is None else min(seconds, clock.left))
+    try:
+        found = hull_search(
+            problem.search, result.basis, result.dual, result.lower, left, problem.seed
+        )
+    except KeyboardInterrupt:
+        return replace(result, status=Status.INTERRUPTED)
+    if found is None:
+        return result
+    hull, best = found
+    if hull.axes.shape[0] == hull.axes.shape[1] and problem.objective is None:
+        basis = np.linalg.svd(best.normal[:, None])[0][:, 1:]
+        loss = 1.0 - float(problem.search.weakest(basis, 0.0).retained[0])
+        if loss < result.distortion:
+            result = replace(result, basis=basis, distortion=loss)
+    with contextlib.suppress(Stopped):
+        problem.journal.record(
+            distortion=result.distortion,
+            lower_bound=hull.bound,
+            relaxed=result.relaxed,
+            n_working=hull.pairs.shape[0],
+        )
+    is_met = result.distortion - hull.bound <= 1e-6 * hull.bound + 1e-9
+    return replace(
+        result,
+        hull=hull,
+        status=Status.OPTIMAL if is_met else result.status,
+        history=tuple(problem.journal.history),
+    )
+
+
+@single_blas_thread
+def hull_search(
+    search: PairSearch,
+    basis: Array,
+    dual: Weights,
+    lower: float,
+    clock: Clock,
+    seed: int,
+    settings: HullSettings = _USUAL,
+) -> tuple[Subspace, Found] | None:
+    """Return the best subspace found, or None if it does not beat ``lower``.
+
+    ``basis`` and ``dual`` are what the other search has found.
+    """
+    k, n_dims = basis.shape[1], search.n_dims
+    if not k < n_dims or k > MOST_DIMENSIONS or search.is_slow:
+        return None
+    rng = np.random.default_rng(seed)
+    hunt = _Hunt(_Pool(search, settings, rng), settings, clock, rng)
+    best = hunt.run(basis, dual, lower)
+    if best is None or best.facets is None or best.bound <= lower:
+        return None
+    m = best.chosen.size
+    chosen = best.chosen[np.unique(best.facets.corners % m)]
+    if chosen.size > most_pairs(k):
+        return None
+    pairs = search.decode(hunt.pool.codes[chosen])
+    return Subspace(best.axes, pairs, best.bound), best
+
+
+class _Pool:
+    """Directions of all pairs, or of those that the oracle has named so far."""
+
+    def __init__(
+        self, search: PairSearch, settings: HullSettings, rng: np.random.Generator
+    ) -> None:
+        self.search, self.n_seen = search, settings.n_seen
+        most = settings.most_entries // search.n_dims
+        self.is_whole = search.n_pairs <= most
+        self.codes = search.sample(most if self.is_whole else most // 8, rng)
+        self.directions = search.directions(self.codes)
+
+    def see(self, vectors: Array) -> bool:
+        """Add the pairs that keep most under a map; return whether any is new."""
+        if self.is_whole:
+            return False
+        found = self.search.extremes(vectors, n_low=0, n_high=self.n_seen).high_pairs
+        codes = np.setdiff1d(self.search.encode(np.sort(found, axis=1)), self.codes)
+        self.codes = np.concatenate([self.codes, codes])
+        more = self.search.directions(codes)
+        self.directions = np.concatenate([self.directions, more])
+        return bool(codes.size)
+
+
+@dataclass(slots=True, eq=False)
+class _Hunt:
+    """A search for the best subspace within a limit of work."""
+
+    pool: _Pool
+    settings: HullSettings
+    clock: Clock
+    rng: np.random.Generator
+    done: float = field(default=0.0)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the work or the time is used up."""
+        return self.done >= self.settings.work or self.clock.is_over
+
+    def run(self, basis: Array, dual: Weights, lower: float) -> Found | None:
+        """Return the best subspace after local searches from the best starts."""
+        if basis.shape[1] + 1 == basis.shape[0]:
+            return self.completed(np.eye(basis.shape[0]))
+        starts: list[Found] = []
+        floor = 0.0
+        for axes in self.starts(basis, dual):
+            if self.is_over:
+                break
+            self.pool.see(axes)
+            starts.append(self.hull(axes, floor=floor))
+            floor = max(floor, 0.9 * starts[-1].inradius)
+        starts.sort(key=lambda found: -found.bound)
+        if not starts or starts[0].bound < self.settings.hopeless * lower:
+            return None
+        best = starts[0]
+        for start in starts[: self.settings.n_local]:
+            best = max(best, self.ascend(start), key=lambda found: found.bound)
+        n_vain = 0
+        for _ in range(self.settings.n_shaken):
+            if self.is_over or n_vain == 3 or best.bound < 0.9 * lower:
+                break
+            shaken = best.axes + self.settings.shake * self.rng.standard_normal(
+                best.axes.shape
+            ) / math.sqrt(best.axes.shape[0])
+            found = self.ascend(self.hull(orthonormal(shaken), best.chosen))
+            n_vain = 0 if found.inradius > best.inradius + _GAIN else n_vain + 1
+            best = max(best, found, key=lambda found: found.bound)
+        return best if self.pool.is_whole else self.completed(best.axes, best.chosen)
+
+    def starts(self, basis: Array, dual: Weights) -> Iterator[Array]:
+        """Yield subspaces to start from."""
+        n_dims, d = basis.shape[0], basis.shape[1] + 1
+        yield np.eye(n_dims, d)
+        moment = moment_of(self.pool.search.directions(dual.pairs), dual.weights)
+        yield top_eigenpairs(moment, d)[1]
+        left = np.eye(n_dims) - basis @ basis.T
+        rest = top_eigenpairs(left @ moment @ left, 1)[1]
+        yield orthonormal(np.column_stack([basis, rest]))
+        for number in range(self.settings.n_random):
+            if number % 2:
+                yield orthonormal(self.rng.standard_normal((n_dims, d)))
+            else:
+                rows = self.rng.integers(self.pool.codes.size, size=d)
+                noise = 1e-3 * self.rng.standard_normal((n_dims, d))
+                yield orthonormal(self.pool.directions[rows].T + noise)
+
+    def hull(
+        self,
+        axes: Array,
+        chosen: Indices | None = None,
+        floor: float = 0.0,
+        *,
+        is_final: bool = False,
+    ) -> Found:
+        """Return the hull of the pool in a subspace, as far as near facets go.
+
+        Pairs join until none is outside one of the nearest facets, or, if it is final,
+        outside the nearest one. The search ends as soon as the inradius is known to be
+        below ``floor``.
+        """
+        d = axes.shape[1]
+        projected = self.pool.directions @ axes
+        # A pair inside a ball is no corner of a hull that holds the ball.
+        squares = np.einsum("md,md->m", projected, projected)
+        far = np.flatnonzero(squares >= floor * floor * (1.0 - 1e-9))
+        outer = projected[far]
+        if chosen is None:
+            rays = np.column_stack([np.eye(d), self.rng.standard_normal((d, 8 * d))])
+            chosen = np.unique(np.abs(projected @ rays).argmax(axis=0))
+        while True:
+            facets = hull_facets(projected[chosen])
+            found = Found(axes, chosen, facets)
+            if facets is None or not far.size:
+                break
+            self.done += facets.offsets.size * d**2 + 500
+            low = _nearest(facets, self.settings.n_low * (8 if is_final else 1))
+            top, heights = _outermost(outer, facets.normals[low])
+            if heights.min() < floor or self.is_over:
+                break
+            is_new = heights > facets.offsets[low] + _OUTSIDE
+            if is_final:
+                # No facet farther than this is the nearest in the end.
+                is_new &= facets.offsets[low] < heights.min()
+            # Near facets decide; the others only show which pairs come next.
+            if not is_new[: low.size // 4 + 1].any():
+                break
+            chosen = np.union1d(chosen, far[top[is_new]])
+            if chosen.size > 2 * most_pairs(d - 1):
+                break
+        return found
+
+    def completed(self, axes: Array, chosen: Indices | None = None) -> Found:
+        """Return the hull of all pairs in a subspace, as far as the nearest facet."""
+        found = self.hull(axes, chosen, is_final=True)
+        while found.facets is not None and not self.is_over:
+            near = _nearest(found.facets, 8)
+            vectors = (axes @ found.facets.normals[near].T).T
+            news = [self.pool.see(vector[:, None]) for vector in vectors]
+            if not any(news):
+                break
+            larger = self.hull(axes, found.chosen, is_final=True)
+            if larger.inradius <= found.inradius + _OUTSIDE:
+                break
+            found = larger
+        return found
+
+    def ascend(self, found: Found) -> Found:
+        """Return a local optimum over subspaces, by linear programs."""
+        radius = self.settings.radius
+        for _ in range(_STEPS):
+            before = found.inradius
+            step = self.step(found, radius)
+            if step is None:
+                break
+            found, radius = step
+            if found.inradius < before + _GAIN:
+                break
+        return found
+
+    def step(self, found: Found, radius: float) -> tuple[Found, float] | None:
+        """Return a better subspace with the next trust region, or None."""
+        if found.facets is None:
+            return None
+        n_dims, d = found.axes.shape
+        offsets, gradients, outside = self.linearised(found, found.facets, radius)
+        chosen = _corners(found)
+        while radius > 1e-4 and not self.is_over:
+            rotation, predicted = _best_rotation(offsets, gradients, radius)
+            gain = predicted - found.inradius
+            if gain < _GAIN / 10.0:
+                return None
+            moved = found.axes + outside @ rotation.reshape(n_dims - d, d)
+            trial = self.hull(orthonormal(moved), chosen, found.inradius)
+            gained = trial.inradius - found.inradius
+            if gained > 0.1 * gain:
+                return trial, min(0.3, 2.0 * radius) if gained > 0.6 * gain else radius
+            radius /= 3.0
+        return None
+
+    def linearised(
+        self, found: Found, facets: Facets, radius: float
+    ) -> tuple[Array, Array, Array]:
+        """Return distances of near facets, their gradients, and the complement.
+
+        A gradient is with respect to the rotation, of shape (n_dims - d, d), that
+        turns the axes towards the complement.
+        """
+        n_dims, d = found.axes.shape
+        near = _nearest(facets, 60 + 2 * (n_dims - d) * d)
+        near = near[facets.offsets[near] <= found.inradius + 3.0 * radius]
+        m = found.chosen.size
+        numbers = facets.corners[near]
+        signs = np.where(numbers < m, 1.0, -1.0)
+        corners = self.pool.directions[found.chosen[numbers % m]] * signs[:, :, None]
+        normals, offsets = facets.normals[near], facets.offsets[near]
+        feet = offsets[:, None] * normals
+        inside = np.swapaxes(corners @ found.axes, 1, 2)
+        shares = np.linalg.pinv(inside) @ feet[:, :, None]
+        outside = np.linalg.svd(found.axes)[0][:, d:]
+        pulls = np.einsum("fc,fcd->fd", shares[:, :, 0], corners) @ outside
+        gradients = pulls[:, :, None] * normals[:, None, :]
+        return offsets, gradients.reshape(near.size, -1), outside
+
+
+def _nearest(facets: Facets, count: int) -> Indices:
+    """Return the numbers of the nearest facets, one of each antipodal pair."""
+    normals = facets.normals
+    rows = np.arange(normals.shape[0])
+    leads = normals[rows, np.abs(normals).argmax(axis=1)] > 0.0
+    half = np.flatnonzero(leads)
+    return half[np.argsort(facets.offsets[half], kind="stable")[:count]]
+
+
+def _outermost(points: Array, normals: Array) -> tuple[Indices, Array]:
+    """Return for each normal the point with the largest product, and the product."""
+    tops, heights = [], []
+    for start in range(0, normals.shape[0], 32):
+        reached = np.abs(normals[start : start + 32] @ points.T)
+        top = reached.argmax(axis=1)
+        tops.append(top)
+        heights.append(reached[np.arange(top.size), top])
+    return np.concatenate(tops), np.concatenate(heights)
+
+
+def _corners(found: Found) -> Indices:
+    """Return the rows of the pool that are corners of the hull."""
+    assert found.facets is not None
+    return found.chosen[np.unique(found.facets.corners % found.chosen.size)]
+
+
+def _best_rotation(
+    offsets: Array, gradients: Array, radius: float
+) -> tuple[Array, float]:
+    """Return the rotation whose linearised nearest facet is farthest, and how far."""
+    n = gradients.shape[1]
+    solution = linprog(
+        np.append(np.zeros(n), -1.0),
+        A_ub=np.column_stack([-gradients, np.ones(offsets.size)]),
+        b_ub=offsets,
+        bounds=[(-radius, radius)] * n + [(None, None)],
+        method="highs",
+    )
+    if solution.x is None:
+        return np.zeros(n), float(offsets.min())
+    return solution.x[:-1], float(solution.x[-1])
