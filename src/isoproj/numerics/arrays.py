@@ -73,7 +73,9 @@ def _check_whole(data: Any) -> None:  # noqa: ANN401 - whatever came
     Other arrays are checked slice by slice when they are copied.
     """
     if is_sparse(data):
-        check_exact(np.asarray(data.data), np.float64, "X.data")
+        stored = data.tocoo().data if not hasattr(data, "data") else data.data
+        if np.asarray(stored).dtype.kind != "O":
+            check_exact(np.asarray(stored), np.float64, "X.data")
     elif isinstance(data, list | tuple):
         _check_entries(data)
     elif hasattr(data, "columns") and hasattr(data, "dtypes"):

@@ -11,8 +11,8 @@ from isoproj.pairs.points import Points, squared_lengths
 
 __all__ = ["weighted_directions", "weighted_moment"]
 
-# Pairs whose differences are in memory at once.
-_CHUNK = 4096
+# Entries of differences that are in memory at once.
+_ENTRIES = 2**20
 
 
 def weighted_directions(points: Points, pairs: Indices, weights: Array) -> Rows:
@@ -28,8 +28,9 @@ def weighted_moment(points: Points, pairs: Indices, weights: Array) -> Array:
     """Return the sum of ``w x x^T`` over pairs, of shape (n_features, n_features)."""
     n_features = int(points.rows.shape[1])
     moment = np.zeros((n_features, n_features))
-    for start in range(0, weights.size, _CHUNK):
-        chunk = slice(start, start + _CHUNK)
+    step = max(16, _ENTRIES // max(1, n_features))
+    for start in range(0, weights.size, step):
+        chunk = slice(start, start + step)
         roots = weighted_directions(points, pairs[chunk], weights[chunk])
         moment += as_dense(roots.T @ roots)
     return moment

@@ -33,7 +33,7 @@ from isoproj.solvers.api import (
 )
 from isoproj.solvers.relaxation.matrices import moment_of
 
-__all__ = ["Found", "HullSettings", "hull_search", "improved"]
+__all__ = ["PHASE", "Found", "HullSettings", "hull_search", "improved"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class HullSettings:
         Pairs that the oracle adds for each subspace if not all pairs are held.
     """
 
-    work: float = 2e7
+    work: float = 5e6
     most_entries: int = 5_000_000
     n_random: int = 24
     n_local: int = 3
@@ -71,6 +71,8 @@ class HullSettings:
     n_seen: int = 400
 
 
+# What a step of the search is called.
+PHASE = "hull bound"
 _USUAL = HullSettings()
 # A fit may take this long, or twice as long as without a hull.
 _SECONDS = 10.0
@@ -150,6 +152,7 @@ def improved(problem: Problem, result: Result) -> Result:
             lower_bound=hull.bound,
             relaxed=result.relaxed,
             n_working=hull.pairs.shape[0],
+            phase=PHASE,
         )
     is_met = result.distortion - hull.bound <= 1e-6 * hull.bound + 1e-9
     return replace(

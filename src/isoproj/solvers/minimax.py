@@ -424,9 +424,8 @@ class _Solve:
             is_gain = self.bounds.distortion < before * (1.0 - descent.restart_gain)
             idle = 0 if is_gain else idle + 1
             # A number that was asked for is tried in full.
-            is_idle = (
-                self.problem.n_restarts is None and idle > descent.restart_patience
-            )
+            patience = descent.restart_patience(known.search.n_pairs)
+            is_idle = self.problem.n_restarts is None and idle > patience
             if self.bounds.is_content or is_idle:
                 return
 
@@ -642,8 +641,8 @@ class _PooledLower:
         state, solve = self.state, self.state.solve
         lift, basis = solve.settings.lift, solve.bounds.basis
         codes = np.union1d(
-            inside.lowest(basis, lift.batch).codes,
-            inside.sample(lift.batch // 2, np.random.default_rng(state.n_rounds)),
+            inside.lowest(basis, lift.batch // 2).codes,
+            inside.sample(lift.batch // 4, np.random.default_rng(state.n_rounds)),
         )
         if state.relaxation is not None:
             codes = np.union1d(codes, state.relaxation.codes)

@@ -104,9 +104,10 @@ class DescentSettings:
     n_restarts, restart_pairs, restart_k : int
         Random starts, where pairs and dimensions are at most this many: local optima
         differ most there, and a search is cheap.
-    restart_gain, restart_patience : float, int
-        A start that lowers the worst loss by less than this share gains nothing; so
-        many of them in a row are borne.
+    restart_gain : float
+        A start that lowers the worst loss by less than this share gains nothing.
+    cheap_pairs, cheap_patience : int
+        Up to this many pairs, so many starts in a row may gain nothing; else one.
     warm_batches : int
         Batches of pairs to begin with from a solution of nearly the same problem.
     """
@@ -152,7 +153,8 @@ class DescentSettings:
     n_drawn: int = 200
     n_restarts: int = 6
     restart_gain: float = 1e-3
-    restart_patience: int = 1
+    cheap_pairs: int = 50_000
+    cheap_patience: int = 6
     restart_pairs: int = 200_000
     restart_k: int = 7
     warm_batches: int = 3
@@ -166,6 +168,10 @@ class DescentSettings:
             gain=self.coarse_gain,
             programmes=1,
         )
+
+    def restart_patience(self, n_pairs: int) -> int:
+        """Return how many starts in a row may gain nothing."""
+        return self.cheap_patience if n_pairs <= self.cheap_pairs else 1
 
     def batch_size(self, k: int) -> int:
         """Return how many pairs a search adds at most."""

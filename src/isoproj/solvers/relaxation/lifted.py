@@ -41,6 +41,10 @@ __all__ = ["Lift"]
 
 # Occupations are kept this far from 0 and 1 when a factor is rebuilt.
 _ROOM = 1e-3
+# Gradients shorter than this are rounding.
+_FLAT = 1e-9
+# Pairs whose directions are in memory at once.
+_CHUNK = 2048
 # Weights below this share of the largest do not enter a moment.
 _NEGLIGIBLE = 1e-8
 
@@ -87,8 +91,8 @@ class Lift:
         n_dims, k = basis.shape
         width = min(n_dims, k + settings.spare_columns)
         rng = np.random.default_rng(0)
-        sampled = search.directions(search.sample(settings.n_sampled, rng))
-        moment = moment_of(sampled, np.full(len(sampled), 1.0 / len(sampled)))
+        sampled = search.sample(settings.n_sampled, rng)
+        moment = _moment(search, sampled, np.full(sampled.size, 1.0 / sampled.size))
         energies, vectors = np.linalg.eigh(moment)
         filled = central_occupations(energies[-width:], k, settings.first_barrier)[0]
         return Lift(
@@ -134,7 +138,7 @@ class Lift:
         settings = self.settings
         heavy = weights > _NEGLIGIBLE * weights.max()
         codes, own = self.codes[heavy], weights[heavy] / weights[heavy].sum()
-        moment = moment_of(self.search.directions(codes), own)
+        moment = _moment(self.search, codes, own)
         energies, vectors = np.linalg.eigh(moment)
         self.factor = self._refreshed(factor, energies, vectors)
         self._kept.append((codes, own, moment))
@@ -188,6 +192,15 @@ class Lift:
             codes, values = codes[order], values[order]
         order = np.argsort(codes)
         self.codes, self.weights = codes[order], values[order] / values.sum()
+
+
+def _moment(search: PairSearch, codes: Indices, weights: Array) -> Array:
+    """Return ``M(w)``, some pairs at a time."""
+    moment = np.zeros((search.points.n_dims, search.points.n_dims))
+    for start in range(0, codes.size, _CHUNK):
+        chunk = slice(start, start + _CHUNK)
+        moment += moment_of(search.directions(codes[chunk]), weights[chunk])
+    return moment
 
 
 def _factor_to_free(factor: Array) -> Real:
@@ -258,6 +271,8 @@ class _Smoothed:
         memory: deque[tuple[Real, Real, float]] = deque(maxlen=settings.memory)
         history = [value]
         for _ in range(settings.steps):
+            if float(np.linalg.norm(gradient)) < _FLAT:
+                break
             move = _quasi_newton(memory, gradient, float(np.linalg.norm(free)))
             slope = float(np.vdot(gradient, move))
             if slope >= 0.0:
