@@ -57,6 +57,8 @@ _TENTH = 0.1
 _COARSE = 5e-3
 # A search of all pairs pays if it shrinks the relaxation's own gap to this share.
 _PAYING = 0.9
+# Rows that the interior point starts with, in multiples of k.
+_HEAVY = 8
 # A gap that can make a basis optimal where the relaxation's optimum is a projection.
 _FINE = 1e-3
 
@@ -395,7 +397,11 @@ class _Solve:
             return
         bounds.phase = "closing the bound"
         before = bounds.relaxed
-        start = replace(warm, codes=bounds.codes, weights=bounds.weights)
+        # Descent spreads weights over many pairs; the heaviest are the rows to start
+        # from.
+        heavy = np.argsort(-bounds.weights, kind="stable")[: _HEAVY * self.k]
+        weights = bounds.weights[heavy] / bounds.weights[heavy].sum()
+        start = replace(warm, codes=bounds.codes[heavy], weights=weights)
         relaxation = self.lower(start)
         if bounds.relaxed < before and not bounds.is_content:
             bounds.phase = "search from the relaxation"
