@@ -46,12 +46,14 @@ def recall(truth: np.ndarray, found: np.ndarray) -> float:
 
 def methods(k: int) -> dict[str, object]:
     chosen: dict[str, object] = {
-        "isoproj": NearIsometricProjection(k, random_state=0, time_limit=SECONDS),
+        "isoproj": NearIsometricProjection(
+            k, random_state=0, tol=1e-3, time_limit=SECONDS
+        ),
         "PCA": PCAProjection(k),
         "random": RandomProjection(k, random_state=0),
     }
     if hasattr(isoproj, "GuaranteedPCA"):
-        capped = isoproj.GuaranteedPCA(k, random_state=0, time_limit=SECONDS)
+        capped = isoproj.GuaranteedPCA(k, random_state=0, tol=1e-3, time_limit=SECONDS)
         chosen = {"GuaranteedPCA": capped, **chosen}
     return chosen
 

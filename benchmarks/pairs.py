@@ -35,10 +35,12 @@ def methods(k: int, seconds: float) -> dict[str, Callable[[], Any]]:
     """Return how each method is made."""
 
     def minimax(**options: Any) -> NearIsometricProjection:
-        return NearIsometricProjection(k, random_state=0, time_limit=seconds, **options)
+        return NearIsometricProjection(
+            k, random_state=0, tol=1e-3, time_limit=seconds, **options
+        )
 
     def capped(**options: Any) -> GuaranteedPCA:
-        return GuaranteedPCA(k, random_state=0, time_limit=seconds, **options)
+        return GuaranteedPCA(k, random_state=0, tol=1e-3, time_limit=seconds, **options)
 
     near = {"pairs": "neighbors", "n_neighbors": NEIGHBOURS}
     return {

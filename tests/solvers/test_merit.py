@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from geometry import cloud, every_pair, random_basis
+from numpy.testing import assert_allclose
+
+from isoproj.pairs.directions import Secants
+from isoproj.solvers.descent.anneal import anneal
+from isoproj.solvers.descent.grassmann import losses, soft_maximum
+from isoproj.solvers.descent.merit import Capped, Worst
+from isoproj.solvers.settings import Ladder, Settings
+
+MERITS = [Worst(), Capped(cap=0.4, price=0.3, n_further=2)]
+
+
+@pytest.mark.parametrize("merit", MERITS)
+def test_the_weights_of_a_merit_are_its_gradient(merit):
+    values, temperature = np.random.default_rng(0).uniform(0.2, 0.9, 9), 0.05
+
+    def smoothed(at):
+        return soft_maximum(merit.values(at), temperature)
+
+    weights = merit.weights(smoothed(values)[1])
+    for at in range(values.size):
+        step = np.zeros(values.size)
+        step[at] = 1e-6
+        slope = (smoothed(values + step)[0] - smoothed(values - step)[0]) / 2e-6
+        assert_allclose(weights[at], slope, atol=1e-6)
+
+
+def test_a_penalty_below_the_cap_is_the_price_alone():
+    merit = Capped(cap=0.5, price=0.25, n_further=1)
+    under = np.array([0.1, 0.3, 0.8])
+    assert merit.values(under).max() == pytest.approx(0.25 * 0.8)
+    over = np.array([0.1, 0.7, 0.8])
+    assert merit.values(over).max() == pytest.approx(0.25 * 0.8 + 0.2)
+
+
+def test_the_last_stages_of_a_ladder_are_its_coldest():
+    ladder = Settings().descent.ladder
+    assert ladder.last(2).temperatures == ladder.temperatures[-2:]
+    assert ladder.last(2).tries == ladder.tries
+    assert list(ladder.temperatures) == sorted(ladder.temperatures, reverse=True)
+
+
+class Watched:
+    """An incumbent that keeps every basis it is shown."""
+
+    def __init__(self, enough):
+        self.enough, self.seen, self.told = enough, [], 0
+
+    @property
+    def is_content(self):
+        return min(self.seen) <= self.enough
+
+    def see(self, basis, distortion):
+        self.seen.append(distortion)
+        return distortion == min(self.seen)
+
+    def tell(self, n_working):
+        self.told += 1
+
+
+class EveryPair:
+    """A working set that holds all pairs already."""
+
+    def __init__(self, rows):
+        self.secants, self.size = Secants(rows, every_pair(len(rows))), 0
+
+    def grow(self, basis, slack, *, cap):
+        return 0.0, float(losses(self.secants.images(basis)).max())
+
+
+def test_annealing_ends_as_soon_as_the_incumbent_is_content():
+    known, start = EveryPair(cloud(0, 12, 6)), random_basis(1, 6, 2)
+    ladder = Ladder(temperatures=(0.05, 0.01, 0.002), tries=1)
+    settings = Settings().descent
+    patient = Watched(enough=0.0)
+    anneal(known, start, ladder, patient, settings=settings)
+    assert patient.told == 3
+    content = Watched(enough=1.0)
+    anneal(known, start, ladder, content, settings=settings)
+    assert content.told == 1
