@@ -2,8 +2,8 @@
 
 ``python benchmarks/portfolio.py [--old COMMIT] [--only NAME ...] [--write]``
 
-The older commit is checked out in a scratch worktree. Every fit runs in a process of its
-own, first the old code and then the new one, set by set, so that whatever else the
+The older commit is checked out in a scratch worktree. Every fit runs in a process of
+its own, first the old code and then the new one, set by set, so that whatever else the
 machine does weighs on both alike.
 """
 
@@ -147,7 +147,7 @@ def cells(figures):
 def compare(old, names, limit):
     """Return the table, a line for every set and dimension."""
     lines = [
-        f"Default fits, commit {OLD if old is None else old.name} and this tree.",
+        f"Default fits, commit {old.name} and this tree.",
         "",
         "| data | k | old distortion | bound | gap | s | new distortion | bound | gap |"
         " s | first answer, s | times faster |",
@@ -156,10 +156,8 @@ def compare(old, names, limit):
     ratios = []
     for name in names:
         for k in portfolio()[name][1]:
-            before, after = (
-                measured(old, name, k, limit),
-                measured(ROOT, name, k, limit),
-            )
+            before = measured(old, name, k, limit)
+            after = measured(ROOT, name, k, limit)
             row = [name, str(k), *cells(before), *cells(after)]
             row.append("-" if after is None else f"{after['first']:.2f}")
             ratio = math.nan
@@ -197,7 +195,7 @@ def main():
     if options.write:
         from _results import keep
 
-        keep("portfolio", lines)
+        keep("portfolio", "defaults", lines)
 
 
 if __name__ == "__main__":
