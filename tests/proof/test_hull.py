@@ -58,10 +58,10 @@ def best_on_a_grid(x, k):
     return float(losses.max(axis=1).min())
 
 
-@pytest.mark.parametrize(("d", "k"), [(2, 1), (3, 1), (3, 2)])
-def test_both_bounds_stay_below_the_best_projection_on_a_fine_grid(d, k):
-    rng = np.random.default_rng(10 * d + k)
-    for _ in range(300):
+def hold_on_a_grid(d, k, count, seed):
+    """Compare both bounds of random instances with the best projection of a grid."""
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
         rows = rng.standard_normal((rng.integers(4, 9), d)) * rng.uniform(0.1, 1.0, d)
         pairs, x = directions(rows)
         points, _ = prepare_pairs(rows, rotate=False)
@@ -71,10 +71,10 @@ def test_both_bounds_stay_below_the_best_projection_on_a_fine_grid(d, k):
         assert lower_bound(points, pairs, rng.dirichlet(np.ones(len(pairs))), k) <= best
 
 
-@pytest.mark.parametrize("d", [3, 4, 5, 6])
-def test_no_projection_loses_less_than_any_hull_proves(d):
-    rng = np.random.default_rng(d)
-    for _ in range(100):
+def hold_for_random_projections(d, count, seed):
+    """Compare the hull bound of random instances with many random projections."""
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
         k = int(rng.integers(1, d))
         rows = rng.standard_normal((12, d)) * rng.uniform(0.05, 1.0, d)
         pairs, x = directions(rows)
@@ -84,6 +84,31 @@ def test_no_projection_loses_less_than_any_hull_proves(d):
         for _ in range(100):
             losses = 1.0 - ((x @ frame(rng, d, k)) ** 2).sum(axis=1)
             assert bound <= losses.max()
+
+
+GRIDS = [(2, 1), (3, 1), (3, 2)]
+
+
+@pytest.mark.parametrize(("d", "k"), GRIDS)
+def test_both_bounds_stay_below_the_best_projection_on_a_fine_grid(d, k):
+    hold_on_a_grid(d, k, 100, 10 * d + k)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("d", "k"), GRIDS)
+def test_both_bounds_stay_below_a_fine_grid_thousands_of_times(d, k):
+    hold_on_a_grid(d, k, 2_400, 1000 + 10 * d + k)
+
+
+@pytest.mark.parametrize("d", [3, 4, 5, 6])
+def test_no_projection_loses_less_than_any_hull_proves(d):
+    hold_for_random_projections(d, 40, d)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("d", [4, 5, 6])
+def test_no_projection_of_thousands_loses_less_than_a_hull_proves(d):
+    hold_for_random_projections(d, 1_000, 1000 + d)
 
 
 @pytest.mark.parametrize("d", [2, 3, 4, 5])
