@@ -14,6 +14,8 @@ from isoproj.pairs.rows import squared_lengths
 __all__ = ["Leaders", "exact_losses"]
 
 _CHUNK = 2048
+# And most entries of their differences.
+_ENTRIES = 2**19
 # Losses closer than this differ by rounding alone.
 _TIE = 1e-14
 # Leaders kept beyond the number asked for.
@@ -27,11 +29,12 @@ def exact_losses(points: Points, pairs: Indices, components: Array) -> Array:
     shape (k, n_features), comes from the differences themselves, in float64.
     """
     losses = np.empty(pairs.shape[0])
-    for start in range(0, pairs.shape[0], _CHUNK):
-        gaps = points.differences(pairs[start : start + _CHUNK])
+    step = min(_CHUNK, max(64, _ENTRIES // max(1, int(points.rows.shape[1]))))
+    for start in range(0, pairs.shape[0], step):
+        gaps = points.differences(pairs[start : start + step])
         mapped = np.asarray(gaps @ components.T)
         kept = squared_lengths(mapped)
-        losses[start : start + _CHUNK] = 1.0 - kept / squared_lengths(gaps)
+        losses[start : start + step] = 1.0 - kept / squared_lengths(gaps)
     return losses
 
 

@@ -12,7 +12,7 @@ from isoproj.pairs.points import Points, squared_lengths
 __all__ = ["weighted_directions", "weighted_moment"]
 
 # Entries of differences that are in memory at once.
-_ENTRIES = 2**20
+_ENTRIES = 2**19
 
 
 def weighted_directions(points: Points, pairs: Indices, weights: Array) -> Rows:

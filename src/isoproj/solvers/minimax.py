@@ -57,6 +57,10 @@ _TENTH = 0.1
 _COARSE = 5e-3
 # A search of all pairs pays if it shrinks the relaxation's own gap to this share.
 _PAYING = 0.9
+# Arrays as large as the directions of working pairs that descent holds at once, and
+# pairs that a round takes in however little memory there is.
+_COPIES = 16
+_FEWEST = 400
 # Rows that the interior point starts with, in multiples of k.
 _HEAVY = 8
 # A gap that can make a basis optimal where the relaxation's optimum is a projection.
@@ -645,7 +649,12 @@ class _PooledLower:
     def _lifted(self, inside: PairSearch) -> Relaxation:
         """Solve by descent on a factor until that gains nothing more."""
         state, solve = self.state, self.state.solve
-        lift, basis = solve.settings.lift, solve.bounds.basis
+        basis = solve.bounds.basis
+        # Directions of the working pairs are held: few of them where memory is scarce.
+        entries = 8.0 * _COPIES * basis.shape[0]
+        affordable = int(min(inside.points.storage.room / entries, 1e9))
+        lift = solve.settings.lift
+        lift = replace(lift, batch=min(lift.batch, max(_FEWEST, affordable)))
         codes = np.union1d(
             inside.lowest(basis, lift.batch // 2).codes,
             inside.sample(lift.batch // 4, np.random.default_rng(state.n_rounds)),
