@@ -57,9 +57,8 @@ _TENTH = 0.1
 _COARSE = 5e-3
 # A search of all pairs pays if it shrinks the relaxation's own gap to this share.
 _PAYING = 0.9
-# Arrays as large as the directions of working pairs that descent holds at once, and
-# pairs that a round takes in however little memory there is.
-_COPIES = 16
+# Entries of the directions that a round on a pool takes in, and its fewest pairs.
+_HELD = 3e5
 _FEWEST = 400
 # Rows that the interior point starts with, in multiples of k.
 _HEAVY = 8
@@ -650,11 +649,11 @@ class _PooledLower:
         """Solve by descent on a factor until that gains nothing more."""
         state, solve = self.state, self.state.solve
         basis = solve.bounds.basis
-        # Directions of the working pairs are held: few of them where memory is scarce.
-        entries = 8.0 * _COPIES * basis.shape[0]
-        affordable = int(min(inside.points.storage.room / entries, 1e9))
+        # A pool is for data that hardly fit the memory: few directions are held at
+        # once, however much memory there is, so that the result does not depend on it.
         lift = solve.settings.lift
-        lift = replace(lift, batch=min(lift.batch, max(_FEWEST, affordable)))
+        few = max(_FEWEST, int(_HELD / basis.shape[0]))
+        lift = replace(lift, batch=min(lift.batch, few))
         codes = np.union1d(
             inside.lowest(basis, lift.batch // 2).codes,
             inside.sample(lift.batch // 4, np.random.default_rng(state.n_rounds)),
