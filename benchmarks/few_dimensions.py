@@ -54,6 +54,14 @@ SETS = {
         lambda: _scaled(datasets.load_breast_cancer().data),
         (2, 5),
     ),
+    "Student t": (
+        lambda: np.random.default_rng(0).standard_t(2, size=(500, 40)),
+        (5,),
+    ),
+    "one-hot": (
+        lambda: np.eye(50)[np.random.default_rng(0).integers(50, size=300)],
+        (5,),
+    ),
     "random walks": (lambda: _normal(500, 128).cumsum(axis=1), (5,)),
     "rank 10 and noise": (_low_rank, (5,)),
     "digits": (lambda: datasets.load_digits().data, (2, 5)),
