@@ -29,11 +29,16 @@ from isoproj.pairs.rows import times
 from isoproj.pairs.rule import PairSet
 from isoproj.pairs.screened_search import screened_weakest
 from isoproj.pairs.screening import ScreenSettings
+from isoproj.pairs.smoothed import SmoothedWorst
 
 __all__ = ["Extremes", "PairSearch", "SearchSettings", "Weakest"]
 
 # A sample estimates a level; this factor makes too few pairs below it unlikely.
 _MARGIN = 1.5
+# A smaller share of all pairs of points is not worth smoothing all of them, and fewer
+# points are no work anyway.
+_SPARSE = 0.05
+_TINY = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,8 @@ class SearchSettings:
         Random pairs from which levels are estimated.
     n_recent : int
         Weak pairs of earlier searches that are remembered.
+    most_smoothed : int
+        Points, at most, whose pairs are smoothed all at once.
     screen : ScreenSettings
         Sizes of the sieve.
     """
@@ -58,6 +65,7 @@ class SearchSettings:
     most_float64: int = 2_000_000
     n_sampled: int = 20_000
     n_recent: int = 40_000
+    most_smoothed: int = 2_500
     screen: ScreenSettings = field(default_factory=ScreenSettings)
 
 
@@ -134,6 +142,7 @@ class PairSearch:
         self.recent: Indices = np.empty(0, dtype=np.intp)
         self._engine = chosen(engine)
         self._table: DistanceTable | None = None
+        self._smoothed: SmoothedWorst | None = None
         self._single = _Differences(self.coordinates, self._singled_out(memory_limit))
         # Listed pairs may join few of the points; only those need mapping.
         self._rows, self._row_of = self.coordinates, np.arange(points.n_points)
@@ -153,6 +162,29 @@ class PairSearch:
     def is_slow(self) -> bool:
         """Whether distances did not fit the memory."""
         return self._table is not None and not self._table.is_kept
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether ``smoothed`` sees only some of the points."""
+        return self.points.n_points > self.settings.most_smoothed
+
+    @property
+    def smoothed(self) -> SmoothedWorst | None:
+        """The smoothed maximum over all pairs, or over those of a sample of points.
+
+        None where pairs are few, or few of those that the points have.
+        """
+        n_points = self.points.n_points
+        if self.n_pairs < _SPARSE * n_points**2 or n_points < _TINY:
+            return None
+        if self._smoothed is None:
+            chosen = None
+            if self.is_sampled:
+                rng = np.random.default_rng(0)
+                count = self.settings.most_smoothed
+                chosen = np.sort(rng.permutation(n_points)[:count])
+            self._smoothed = SmoothedWorst(self.points, self.pairs, chosen)
+        return self._smoothed
 
     def decode(self, codes: Indices) -> Indices:
         """Return point numbers, shape (m, 2), of pair codes."""

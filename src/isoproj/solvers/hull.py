@@ -5,7 +5,7 @@ order, the distance of every facet is linear in a rotation of the subspace. So e
 solves a linear program over the nearest facets within a trust region. Starts are
 principal axes, the basis that was found, and subspaces through random pairs.
 
-Work is counted in facets, so that the result does not depend on the speed of a machine.
+Work is counted, not timed: the result does not depend on the speed of a machine.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class HullSettings:
     Parameters
     ----------
     work : float
-        Facets times squared dimension that all hulls together may have.
+        Multiplications, or as much time, that the whole search may take.
     most_entries : int
         Entries of the matrix of directions up to which it holds all pairs.
     n_random, n_local, n_shaken : int
@@ -59,7 +59,7 @@ class HullSettings:
         Pairs that the oracle adds for each subspace if not all pairs are held.
     """
 
-    work: float = 5e6
+    work: float = 3e9
     most_entries: int = 5_000_000
     n_random: int = 24
     n_local: int = 3
@@ -74,8 +74,11 @@ class HullSettings:
 # What a step of the search is called.
 PHASE = "hull bound"
 _USUAL = HullSettings()
-# A fit may take this long, or twice as long as without a hull.
-_SECONDS = 10.0
+# Multiplications that take as long as a facet of a hull, times squared dimension, as
+# the call of a hull, and as a linear program.
+_FACET = 250.0
+_CALL = 1e6
+_PROGRAM = 5e6
 # Steps of one local search, and the gain below which it ends.
 _STEPS = 40
 _GAIN = 1e-5
@@ -130,11 +133,14 @@ def improved(problem: Problem, result: Result) -> Result:
     is_stopped = result.status in (Status.TIME_LIMIT, Status.INTERRUPTED)
     if is_closed or is_stopped or clock.is_over:
         return result
-    seconds = max(_SECONDS - clock.seconds, clock.seconds)
-    left = Clock(seconds if clock.left is None else min(seconds, clock.left))
     try:
         found = hull_search(
-            problem.search, result.basis, result.dual, result.lower, left, problem.seed
+            problem.search,
+            result.basis,
+            result.dual,
+            result.lower,
+            Clock(clock.left),
+            problem.seed,
         )
     except KeyboardInterrupt:
         return replace(result, status=Status.INTERRUPTED)
@@ -295,6 +301,7 @@ class _Hunt:
         """
         d = axes.shape[1]
         projected = self.pool.directions @ axes
+        self.done += self.pool.directions.size * d
         # A pair inside a ball is no corner of a hull that holds the ball.
         squares = np.einsum("md,md->m", projected, projected)
         far = np.flatnonzero(squares >= floor * floor * (1.0 - 1e-9))
@@ -307,8 +314,9 @@ class _Hunt:
             found = Found(axes, chosen, facets)
             if facets is None or not far.size:
                 break
-            self.done += facets.offsets.size * d**2 + 500
             low = _nearest(facets, self.settings.n_low * (8 if is_final else 1))
+            self.done += _FACET * facets.offsets.size * d**2 + _CALL
+            self.done += outer.size * low.size
             top, heights = _outermost(outer, facets.normals[low])
             if heights.min() < floor or self.is_over:
                 break
@@ -360,6 +368,7 @@ class _Hunt:
         offsets, gradients, outside = self.linearised(found, found.facets, radius)
         chosen = _corners(found)
         while radius > 1e-4 and not self.is_over:
+            self.done += _PROGRAM
             rotation, predicted = _best_rotation(offsets, gradients, radius)
             gain = predicted - found.inradius
             if gain < _GAIN / 10.0:

@@ -6,7 +6,10 @@ slacks and gaps are shares of squared length, between 0 and 1, unless said other
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
+
+from isoproj.pairs.oracle import PairSearch
 
 __all__ = [
     "CapSettings",
@@ -110,6 +113,12 @@ class DescentSettings:
         Up to this many pairs, so many starts in a row may gain nothing; else one.
     warm_batches : int
         Batches of pairs to begin with from a solution of nearly the same problem.
+    blind_k : int
+        Up to this many dimensions a working set always misses pairs that matter after
+        the next move.
+    coldest, coldest_sampled : float
+        Temperatures down to which stages see all pairs at once, and those of a sample
+        of points.
     """
 
     ladder: Ladder = field(
@@ -158,6 +167,15 @@ class DescentSettings:
     restart_pairs: int = 200_000
     restart_k: int = 7
     warm_batches: int = 3
+    blind_k: int = 15
+    coldest: float = 0.001
+    coldest_sampled: float = 0.008
+
+    def coldest_of(self, search: PairSearch) -> float:
+        """Return the temperature down to which stages see all pairs at once."""
+        if search.n_pairs <= self.few_pairs or search.smoothed is None:
+            return math.inf
+        return self.coldest_sampled if search.is_sampled else self.coldest
 
     def coarse(self) -> DescentSettings:
         """Return figures for a search that need not find the last digits."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from isoproj.numerics.spectral import Array
-from isoproj.solvers.descent.grassmann import descend
+from isoproj.solvers.descent.grassmann import OnAllPairs, Stage, cooled, descend
 from isoproj.solvers.descent.merit import Merit, Worst
 from isoproj.solvers.descent.sqp import finish
 from isoproj.solvers.descent.working_set import WorkingSet
@@ -73,25 +73,36 @@ def anneal(
     merit: Merit | None = None,
     settings: DescentSettings,
 ) -> Array:
-    """Cool down, growing the set at each temperature; return the last basis."""
+    """Cool down, growing the set at each temperature; return the last basis.
+
+    In few dimensions, and as soon as a move turns out to be blind to pairs outside the
+    set, hot stages see all pairs at once, if their number allows that.
+    """
     merit = Worst() if merit is None else merit
-    worst = math.inf
+    worst, is_blind = math.inf, basis.shape[1] <= settings.blind_k
     for temperature in ladder.temperatures:
+        slack = 2.0 * temperature + settings.near
+        is_seeing = temperature >= settings.coldest_of(known.search)
         for _ in range(ladder.tries):
-            moved = descend(
-                known.secants,
-                basis,
-                temperature,
-                merit=merit,
-                is_loose=ladder.is_loose,
-                settings=settings,
-            )
-            slack = 2.0 * temperature + settings.near
-            excess, overall = known.grow(moved, slack, cap=merit.cap)
+            if is_seeing and is_blind:
+                moved = _seeing(known, basis, temperature, merit, settings)
+                excess, overall = 0.0, known.grow(moved, slack, cap=merit.cap)[1]
+            else:
+                moved = descend(
+                    known.secants,
+                    basis,
+                    temperature,
+                    merit=merit,
+                    is_loose=ladder.is_loose,
+                    settings=settings,
+                )
+                excess, overall = known.grow(moved, slack, cap=merit.cap)
             incumbent.see(moved, overall)
             is_seen = excess < ladder.patience * temperature
+            is_blind = is_blind or not is_seen
             # Blind to the pairs just added, a cold move may be a step back.
-            if is_seen or overall < worst or temperature > ladder.careful_below:
+            is_careful = is_seeing or temperature <= ladder.careful_below
+            if is_seen or overall < worst or not is_careful:
                 basis, worst = moved, overall
             incumbent.tell(known.size)
             if incumbent.is_content:
@@ -99,6 +110,20 @@ def anneal(
             if is_seen:
                 break
     return basis
+
+
+def _seeing(
+    known: WorkingSet,
+    basis: Array,
+    temperature: float,
+    merit: Merit,
+    settings: DescentSettings,
+) -> Array:
+    """Descend at one temperature on all pairs at once."""
+    pairs = known.search.smoothed
+    assert pairs is not None
+    objective = OnAllPairs(pairs, merit, temperature, known.further)
+    return cooled(objective, basis, Stage.of(temperature, settings, is_loose=True))
 
 
 def polish(

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.linalg
@@ -22,10 +22,21 @@ from numpy.typing import NDArray
 
 from isoproj.numerics.spectral import Array, orthonormal
 from isoproj.pairs.directions import Secants
+from isoproj.pairs.smoothed import SmoothedWorst
 from isoproj.solvers.descent.merit import Merit, Worst
 from isoproj.solvers.settings import DescentSettings
 
-__all__ = ["Curve", "Real", "descend", "losses", "random_starts", "soft_maximum"]
+__all__ = [
+    "Curve",
+    "OnAllPairs",
+    "Real",
+    "Stage",
+    "cooled",
+    "descend",
+    "losses",
+    "random_starts",
+    "soft_maximum",
+]
 
 # Hot stages run in single precision; results are always float64.
 Real = NDArray[Any]
@@ -33,14 +44,14 @@ Real = NDArray[Any]
 # Tangent of the largest angle by which one step may turn the subspace. Further out,
 # rounding spoils the basis, and a basis longer than 1 seems to lose less than it does.
 _FARTHEST = 10.0
+# The same where every trial costs as much as a step.
+_TURN = 2.0
 # Weights below exp(-20) of the largest are dropped from a smoothed gradient.
 _NEGLIGIBLE = float(np.exp(-20.0))
 # Steps that the inverse Hessian remembers.
 _MEMORY = 12
-# Weak Wolfe conditions: sufficient decrease, and flattening of the slope. Trial points
-# are cheap, so the second is tighter than usual.
+# Weak Wolfe conditions: sufficient decrease.
 _DECREASE = 1e-4
-_FLATTEN = 0.3
 _TRIALS = 12
 
 
@@ -114,6 +125,11 @@ class Curve:
         slope = linear[:, 0] + 2.0 * time * square[:, 0] + energy[:, 1]
         return 1.0 - energy[:, 0], -slope
 
+    def velocity(self, time: float) -> Real:
+        """Return the horizontal velocity at `time`; motion inside is left out."""
+        shrink = 1.0 / np.sqrt(1.0 + time**2 * self.squares)
+        return np.asarray((self.step @ (self.rotation * shrink)) @ self.rotation.T)
+
     def arrive(self, basis: Real, time: float) -> tuple[Real, Real]:
         """Return the basis at `time` and the images of the directions under it.
 
@@ -133,35 +149,209 @@ def _smoothed(merit: Merit, values: Real, temperature: float) -> tuple[float, Re
     return value, merit.weights(shares)
 
 
-def _search(
-    curve: Curve, merit: Merit, temperature: float, value: float, slope: float
-) -> tuple[float, float, Real] | None:
-    """Return time, value and losses at a weak Wolfe point, None without decrease."""
-    low, high, time = 0.0, np.inf, min(1.0, curve.end)
+@dataclass(frozen=True, slots=True, eq=False)
+class State:
+    """A basis with the objective's value and horizontal gradient there."""
+
+    basis: Real
+    value: float
+    gradient: Real
+
+
+class Ray(Protocol):
+    """An objective along the curve of one step."""
+
+    @property
+    def end(self) -> float:
+        """The latest time at which the curve is known well."""
+
+    def at(self, time: float) -> tuple[float, float]:
+        """Return value and slope."""
+
+    def arrive(self, time: float) -> State:
+        """Return the state at a time that ``at`` was asked about."""
+
+
+class Objective(Protocol):
+    """A smooth function of a subspace."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Working precision."""
+
+    @property
+    def flatten(self) -> float:
+        """Share of the first slope that may be left at the end of a line search."""
+
+    def at(self, basis: Real) -> State:
+        """Return the state at a basis."""
+
+    def along(self, state: State, step: Real) -> Ray:
+        """Return the objective along a horizontal step from a state."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _RowState(State):
+    """A state that also has the images of the rows."""
+
+    images: Real
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OnRows:
+    """The smoothed merit of some rows: a whole line search costs one product."""
+
+    secants: Secants
+    merit: Merit
+    temperature: float
+    # Trial points are cheap, so the slope may flatten more than usual.
+    flatten: float = 0.3
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Working precision."""
+        return self.secants.dtype
+
+    def at(self, basis: Real) -> _RowState:
+        """Return the state at a basis."""
+        return self.state(basis, self.secants.images(basis), None)
+
+    def state(self, basis: Real, images: Real, values: Real | None) -> _RowState:
+        """Return the state at a basis whose images, and perhaps losses, are known."""
+        values = losses(images) if values is None else values
+        value, weights = _smoothed(self.merit, values, self.temperature)
+        gradient = _gradient(self.secants, basis, images, weights)
+        return _RowState(basis, value, gradient, images)
+
+    def along(self, state: State, step: Real) -> _RowRay:
+        """Return the objective along a horizontal step."""
+        assert isinstance(state, _RowState)
+        curve = Curve(state.images, self.secants.images(step), step)
+        return _RowRay(self, state, curve)
+
+
+@dataclass(slots=True, eq=False)
+class _RowRay:
+    """The losses of some rows along a curve."""
+
+    objective: OnRows
+    state: _RowState
+    curve: Curve
+    _seen: dict[float, Real] = field(default_factory=dict)
+
+    @property
+    def end(self) -> float:
+        """The latest time at which the curve is known well."""
+        return self.curve.end
+
+    def at(self, time: float) -> tuple[float, float]:
+        """Return value and slope."""
+        values, speeds = self.curve.losses(time)
+        self._seen[time] = values
+        merit, temperature = self.objective.merit, self.objective.temperature
+        value, weights = _smoothed(merit, values, temperature)
+        return value, float(weights @ speeds)
+
+    def arrive(self, time: float) -> _RowState:
+        """Return the state at a time."""
+        basis, images = self.curve.arrive(self.state.basis, time)
+        return self.objective.state(basis, images, self._seen[time])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OnAllPairs:
+    """The smoothed merit of all pairs: every trial point costs as much as a step.
+
+    ``further`` holds the rows of an objective under a cap.
+    """
+
+    pairs: SmoothedWorst
+    merit: Merit
+    temperature: float
+    further: Array | None = None
+    flatten: float = 0.9
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Working precision."""
+        return self.pairs.dtype
+
+    def at(self, basis: Real) -> State:
+        """Return the state at a basis."""
+        found = self.pairs(basis, self.temperature)
+        excess, total, share = found.worst, found.total, 1.0
+        value = 0.0
+        if math.isfinite(self.merit.cap):
+            # One more function, the zero, which is the worst under the cap.
+            excess -= self.merit.cap
+            top = max(excess, 0.0)
+            own = total * math.exp((excess - top) / self.temperature)
+            zero = math.exp(-top / self.temperature)
+            share, total, excess = own / (own + zero), own + zero, top
+        value += excess + self.temperature * math.log(total)
+        gradient = found.pulled * (-2.0 * share / found.total)
+        if self.further is not None:
+            images = self.further @ basis
+            value += self.merit.price * float(losses(images).sum())
+            gradient -= 2.0 * self.merit.price * (self.further.T @ images)
+        return State(basis, value, _horizontal(basis, gradient.astype(basis.dtype)))
+
+    def along(self, state: State, step: Real) -> _PairRay:
+        """Return the objective along a horizontal step."""
+        return _PairRay(self, state, Curve(state.basis, step, step))
+
+
+@dataclass(slots=True, eq=False)
+class _PairRay:
+    """The merit of all pairs along a curve."""
+
+    objective: OnAllPairs
+    state: State
+    curve: Curve
+    _seen: dict[float, State] = field(default_factory=dict)
+
+    @property
+    def end(self) -> float:
+        """The latest time worth a trial; trials are dear here."""
+        return self.curve.end * (_TURN / _FARTHEST)
+
+    def at(self, time: float) -> tuple[float, float]:
+        """Return value and slope."""
+        state = self.objective.at(self.curve.arrive(self.state.basis, time)[0])
+        self._seen[time] = state
+        # What moves inside the subspace changes nothing.
+        return state.value, float(np.vdot(state.gradient, self.curve.velocity(time)))
+
+    def arrive(self, time: float) -> State:
+        """Return the state at a time."""
+        return self._seen[time]
+
+
+def _search(ray: Ray, flatten: float, value: float, slope: float) -> float | None:
+    """Return the time of a weak Wolfe point, None without decrease."""
+    low, high, time = 0.0, np.inf, min(1.0, ray.end)
     slope_low = slope
-    best: tuple[float, float, Real] | None = None
+    best: tuple[float, float] | None = None
     for _ in range(_TRIALS):
-        trial_losses, speeds = curve.losses(time)
-        trial, weights = _smoothed(merit, trial_losses, temperature)
-        trial_slope = float(weights @ speeds)
+        trial, trial_slope = ray.at(time)
         if trial > value + _DECREASE * time * slope or not np.isfinite(trial):
             high, slope_high = time, trial_slope
         else:
             if best is None or trial < best[1]:
-                best = time, trial, trial_losses
-            if abs(trial_slope) <= _FLATTEN * abs(slope):
+                best = time, trial
+            if abs(trial_slope) <= flatten * abs(slope):
                 break
             if trial_slope < 0.0:
                 low, slope_low = time, trial_slope
             else:
                 high, slope_high = time, trial_slope
         if np.isinf(high):
-            if time >= curve.end:
+            if time >= ray.end:
                 break
-            time = min(3.0 * time, curve.end)
+            time = min(3.0 * time, ray.end)
         else:
             time = _secant(low, slope_low, high, slope_high)
-    return best
+    return None if best is None else best[0]
 
 
 def _secant(low: float, slope_low: float, high: float, slope_high: float) -> float:
@@ -206,47 +396,47 @@ class _Memory:
         return image
 
 
-@dataclass(frozen=True)
-class _Stage:
-    """Minimisation of the smoothed merit at one temperature."""
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """When minimisation at one temperature ends."""
 
-    merit: Merit
     temperature: float
     max_iter: int
     tolerance: float
 
-    def run(self, secants: Secants, basis: Real) -> Real:
-        """Return the basis after limited-memory BFGS on some rows."""
-        merit, temperature = self.merit, self.temperature
-        images = secants.images(basis)
-        value, weights = _smoothed(merit, losses(images), temperature)
-        gradient = _gradient(secants, basis, images, weights)
+    @staticmethod
+    def of(temperature: float, settings: DescentSettings, *, is_loose: bool) -> Stage:
+        """Return the stage that a temperature deserves."""
+        if is_loose or temperature > settings.hot:
+            return Stage(temperature, settings.loose_steps, settings.loose_tolerance)
+        return Stage(temperature, settings.steps, settings.tolerance)
+
+    def run(self, objective: Objective, basis: Real) -> Real:
+        """Return the basis after limited-memory BFGS."""
+        state = objective.at(basis)
         memory = _Memory()
-        history = [value]
-        rounding = max(1e-12, 4.0 * float(np.finfo(gradient.dtype).eps))
+        history = [state.value]
+        rounding = max(1e-12, 4.0 * float(np.finfo(state.gradient.dtype).eps))
         for _ in range(self.max_iter):
-            if float(np.linalg.norm(gradient)) < rounding:
+            if float(np.linalg.norm(state.gradient)) < rounding:
                 break
-            step = _step(memory, basis, gradient)
-            slope = float(np.vdot(gradient, step))
-            curve = Curve(images, secants.images(step), step)
-            found = _search(curve, merit, temperature, value, slope)
-            if found is None:
+            step = _step(memory, state.basis, state.gradient)
+            slope = float(np.vdot(state.gradient, step))
+            ray = objective.along(state, step)
+            time = _search(ray, objective.flatten, state.value, slope)
+            if time is None:
                 if not memory.pairs:
                     break
                 memory = _Memory()
                 continue
-            time, value, values = found
-            basis, images = curve.arrive(basis, time)
-            _, weights = _smoothed(merit, values, temperature)
-            previous = _horizontal(basis, gradient)
-            gradient = _gradient(secants, basis, images, weights)
-            memory.add(_horizontal(basis, time * step), gradient - previous)
-            history.append(value)
-            gained = history[-6] - value if len(history) > 5 else np.inf
-            if gained < 5.0 * self.tolerance * temperature:
+            before, state = state, ray.arrive(time)
+            previous = _horizontal(state.basis, before.gradient)
+            memory.add(_horizontal(state.basis, time * step), state.gradient - previous)
+            history.append(state.value)
+            gained = history[-6] - state.value if len(history) > 5 else np.inf
+            if gained < 5.0 * self.tolerance * self.temperature:
                 break
-        return _orthonormal(basis)
+        return _orthonormal(state.basis)
 
 
 def _step(memory: _Memory, basis: Real, gradient: Real) -> Real:
@@ -300,23 +490,31 @@ def descend(
         return basis
     settings = DescentSettings() if settings is None else settings
     merit = Worst() if merit is None else merit
-    is_hot = is_loose or temperature > settings.hot
-    stage = _Stage(
-        merit,
-        temperature,
-        settings.loose_steps if is_hot else settings.steps,
-        settings.loose_tolerance if is_hot else settings.tolerance,
-    )
+    stage = Stage.of(temperature, settings, is_loose=is_loose)
     rows = secants.astype(np.float32) if temperature > settings.single else secants
-    moved = _descended(rows, basis.astype(rows.dtype), stage, settings)
+    objective = OnRows(rows, merit, temperature)
+    moved = _descended(objective, basis.astype(rows.dtype), stage, settings)
     return orthonormal(moved.astype(np.float64))
 
 
+def cooled(objective: Objective, basis: Array, stage: Stage) -> Array:
+    """Minimise an objective that sees all pairs, from an orthonormal basis."""
+    if basis.shape[0] <= basis.shape[1]:
+        return basis
+    start = _shaken(basis.astype(objective.dtype), 0.1 * stage.temperature)
+    return orthonormal(stage.run(objective, start).astype(np.float64))
+
+
 def _descended(
-    secants: Secants, start: Real, stage: _Stage, settings: DescentSettings
+    objective: OnRows, start: Real, stage: Stage, settings: DescentSettings
 ) -> Real:
     """Run a stage until no row that sat out has become the worst."""
-    merit, temperature, count = stage.merit, stage.temperature, len(secants)
+    secants, merit, temperature = (
+        objective.secants,
+        objective.merit,
+        objective.temperature,
+    )
+    count = len(secants)
     values = losses(secants.images(start))
     value = _smoothed(merit, values, temperature)[0]
     values = merit.values(values)
@@ -326,7 +524,7 @@ def _descended(
     best = start
     for attempt in range(settings.attempts):
         some = secants if kept.all() else secants.take(np.flatnonzero(kept))
-        moved = stage.run(some, moved)
+        moved = stage.run(replace(objective, secants=some), moved)
         values = losses(secants.images(moved))
         moved_value = _smoothed(merit, values, temperature)[0]
         values = merit.values(values)
