@@ -6,9 +6,11 @@ from geometry import cloud, every_pair, random_basis
 from numpy.testing import assert_allclose
 
 from isoproj.pairs.directions import Secants
+from isoproj.pairs.oracle import PairSearch
+from isoproj.pairs.rule import prepare_pairs
 from isoproj.solvers.descent.anneal import anneal
-from isoproj.solvers.descent.grassmann import losses, soft_maximum
 from isoproj.solvers.descent.merit import Capped, Worst
+from isoproj.solvers.descent.objectives import losses, soft_maximum
 from isoproj.solvers.settings import Ladder, Settings
 
 MERITS = [Worst(), Capped(cap=0.4, price=0.3, n_further=2)]
@@ -67,6 +69,7 @@ class EveryPair:
 
     def __init__(self, rows):
         self.secants, self.size = Secants(rows, every_pair(len(rows))), 0
+        self.search = PairSearch(*prepare_pairs(rows))
 
     def grow(self, basis, slack, *, cap):
         return 0.0, float(losses(self.secants.images(basis)).max())

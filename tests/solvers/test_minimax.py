@@ -13,7 +13,8 @@ from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.rule import prepare_pairs
 from isoproj.proof.verify import check_claims
 from isoproj.solvers.api import Problem, Status
-from isoproj.solvers.descent.grassmann import Curve, descend, losses, soft_maximum
+from isoproj.solvers.descent.grassmann import descend
+from isoproj.solvers.descent.objectives import Curve, losses, soft_maximum
 from isoproj.solvers.descent.sqp import finish, simplex_minimiser
 from isoproj.solvers.minimax import minimax
 

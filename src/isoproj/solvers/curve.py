@@ -18,8 +18,8 @@ from isoproj.numerics.spectral import Array, Indices, orthonormal, top_eigenpair
 from isoproj.numerics.threads import single_blas_thread
 from isoproj.solvers.api import Clock, Problem
 from isoproj.solvers.descent.anneal import Review, anneal, polish
-from isoproj.solvers.descent.grassmann import losses, soft_maximum
 from isoproj.solvers.descent.merit import Merit
+from isoproj.solvers.descent.objectives import losses, soft_maximum
 from isoproj.solvers.descent.working_set import WorkingSet, leading
 from isoproj.solvers.dimensions import bounds_by_dimension
 from isoproj.solvers.relaxation.matrices import moment_of

@@ -79,6 +79,10 @@ _USUAL = HullSettings()
 _FACET = 250.0
 _CALL = 1e6
 _PROGRAM = 5e6
+# Times the usual work that an optimum itself may take.
+_EXACT = 4.0
+# Products that stay in the cache.
+_CACHED = 2**18
 # Steps of one local search, and the gain below which it ends.
 _STEPS = 40
 _GAIN = 1e-5
@@ -241,6 +245,8 @@ class _Hunt:
     def run(self, basis: Array, dual: Weights, lower: float) -> Found | None:
         """Return the best subspace after local searches from the best starts."""
         if basis.shape[1] + 1 == basis.shape[0]:
+            # The whole space gives the optimum itself, which is worth more work.
+            self.settings = replace(self.settings, work=_EXACT * self.settings.work)
             return self.completed(np.eye(basis.shape[0]))
         starts: list[Found] = []
         floor = 0.0
@@ -315,6 +321,11 @@ class _Hunt:
             if facets is None or not far.size:
                 break
             low = _nearest(facets, self.settings.n_low * (8 if is_final else 1))
+            # The ball up to the nearest facet holds nothing outside any facet.
+            inside = float(facets.offsets[low[0]]) ** 2
+            is_far = squares[far] >= inside * (1.0 - 1e-9)
+            if not is_far.all():
+                far, outer = far[is_far], outer[is_far]
             self.done += _FACET * facets.offsets.size * d**2 + _CALL
             self.done += outer.size * low.size
             top, heights = _outermost(outer, facets.normals[low])
@@ -417,13 +428,18 @@ def _nearest(facets: Facets, count: int) -> Indices:
 
 def _outermost(points: Array, normals: Array) -> tuple[Indices, Array]:
     """Return for each normal the point with the largest product, and the product."""
-    tops, heights = [], []
-    for start in range(0, normals.shape[0], 32):
-        reached = np.abs(normals[start : start + 32] @ points.T)
+    count = normals.shape[0]
+    rows = np.arange(count)
+    tops, heights = np.zeros(count, dtype=np.intp), np.full(count, -math.inf)
+    step = max(1, _CACHED // count)
+    for start in range(0, points.shape[0], step):
+        reached = normals @ points[start : start + step].T
+        np.abs(reached, out=reached)
         top = reached.argmax(axis=1)
-        tops.append(top)
-        heights.append(reached[np.arange(top.size), top])
-    return np.concatenate(tops), np.concatenate(heights)
+        is_higher = reached[rows, top] > heights
+        heights[is_higher] = reached[rows, top][is_higher]
+        tops[is_higher] = start + top[is_higher]
+    return tops, heights
 
 
 def _corners(found: Found) -> Indices:

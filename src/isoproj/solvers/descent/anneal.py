@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from isoproj.numerics.spectral import Array
-from isoproj.solvers.descent.grassmann import OnAllPairs, Stage, cooled, descend
+from isoproj.solvers.descent.grassmann import Stage, cooled, descend
 from isoproj.solvers.descent.merit import Merit, Worst
+from isoproj.solvers.descent.objectives import OnAllPairs
 from isoproj.solvers.descent.sqp import finish
 from isoproj.solvers.descent.working_set import WorkingSet
 from isoproj.solvers.settings import DescentSettings, Ladder

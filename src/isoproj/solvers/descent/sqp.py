@@ -18,8 +18,8 @@ import scipy.linalg
 
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.directions import Secants
-from isoproj.solvers.descent.grassmann import Curve, Real, losses, soft_maximum
 from isoproj.solvers.descent.merit import Merit, Worst
+from isoproj.solvers.descent.objectives import Curve, Real, losses, soft_maximum
 from isoproj.solvers.settings import DescentSettings
 
 __all__ = ["finish", "simplex_minimiser"]

@@ -10,7 +10,7 @@ import numpy as np
 from isoproj.numerics.spectral import Array, Indices, orthonormal
 from isoproj.pairs.directions import Secants
 from isoproj.pairs.oracle import PairSearch
-from isoproj.solvers.descent.grassmann import losses
+from isoproj.solvers.descent.objectives import losses
 
 __all__ = ["WorkingSet", "leading", "spread"]
 

@@ -32,7 +32,7 @@ from scipy.optimize import brentq
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.directions import Secants
 from isoproj.pairs.oracle import PairSearch
-from isoproj.solvers.descent.grassmann import Real
+from isoproj.solvers.descent.objectives import Real
 from isoproj.solvers.relaxation.matrices import central_occupations, moment_of
 from isoproj.solvers.relaxation.problem import Relaxation
 from isoproj.solvers.settings import LiftSettings
