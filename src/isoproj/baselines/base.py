@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from dataclasses import dataclass, field
-from typing import Any, Self
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.linalg
@@ -24,6 +24,7 @@ from isoproj.estimators.geometry import Geometry
 from isoproj.numerics.arrays import Rows
 from isoproj.numerics.spectral import Array, Indices, contraction
 from isoproj.numerics.threads import one_blas_thread
+from isoproj.pairs.moments import DualProblem, pose
 from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairRule, PairSet
@@ -32,6 +33,9 @@ from isoproj.proof.bounds import lower_bound
 from isoproj.solvers.api import Clock, Status
 
 __all__ = ["Baseline", "Found", "Task", "check_choice", "check_fraction"]
+
+# Most pairs for which one weight each is held.
+_LARGEST_DENSE = 20_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -51,6 +55,16 @@ class Task:
     def pool(self, labels: NDArray[np.intp] | None = None) -> PairSearch:
         """Return the pairs that count, ready to be searched for extremes."""
         return PairSearch(self.points, self.pairs, labels=labels)
+
+    def weighted(self, k: int) -> DualProblem:
+        """Return the dual problem with one weight for each pair, if memory allows."""
+        if self.pairs.n_pairs > _LARGEST_DENSE:
+            msg = (
+                f"This method holds a weight for each pair, at most {_LARGEST_DENSE:,};"
+                f" got {self.pairs.n_pairs:,}. Fit a sample of the rows."
+            )
+            raise ValueError(msg)
+        return pose(self.points, self.pairs, k)
 
     def principal_axes(self, k: int) -> Array:
         """Return the ``k`` directions of most variance, as columns in the span."""
@@ -80,26 +94,48 @@ class Found:
     extras: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(eq=False, repr=False)
 class Baseline(LinearProjection):
-    """A linear map found by another method and measured by our exact scan."""
+    """A linear map found by another method and measured by our exact scan.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Number of dimensions to keep.
+    pairs : {"all", "directions"} or array-like of shape (n_pairs, 2), default="all"
+        Which pairs count.
+    time_limit : float or None, default=None
+        Seconds after which the best so far is returned.
+    random_state : int, RandomState instance or None, default=None
+        Not used: nothing is random.
+    verbose : int, default=0
+        1 writes a line per iteration to standard error.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components_, n_features_in_)
+        Orthonormal rows.
+    distortion_ : float
+        Largest share of squared length that a pair loses; exact.
+    stretch_ : float
+        Largest share of squared length that a pair gains; exact, 0 for a projection.
+    worst_pairs_ : ndarray of shape (m, 2)
+        Row numbers of the pairs that lose most, worst first.
+    status_ : Status
+        Why the search stopped.
+    n_iter_, n_components_, n_features_in_ : int
+        Iterations, dimensions kept, features seen.
+    """
+
+    n_components: int | None = 2
+    _: KW_ONLY
+    pairs: str | ArrayLike = "all"
+    time_limit: float | None = None
+    random_state: int | np.random.RandomState | None = None
+    verbose: int = 0
 
     # Methods that search the span of the points have nothing to do when all of it fits.
-    _keeps_span = True
-
-    def __init__(
-        self,
-        n_components: int | None = 2,
-        *,
-        pairs: str | ArrayLike = "all",
-        time_limit: float | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.pairs = pairs
-        self.time_limit = time_limit
-        self.random_state = random_state
-        self.verbose = verbose
+    _keeps_span: ClassVar[bool] = True
 
     def fit(self, X: ArrayLike | Rows, y: object = None) -> Self:
         """Find the map and measure what it does to every pair that counts.
