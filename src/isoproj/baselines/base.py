@@ -16,6 +16,7 @@ from sklearn.utils import check_random_state
 
 from isoproj.estimators.base import (
     LinearProjection,
+    check_count,
     check_positive,
     shipped_components,
     telling,
@@ -192,17 +193,8 @@ class Baseline(LinearProjection):
 
     def _check_common(self, n_features: int) -> None:
         """Raise if a parameter that all baselines have is unusable."""
-        k = self.n_components
-        if k is not None:
-            if isinstance(k, bool) or not isinstance(k, int | np.integer):
-                msg = f"n_components must be an integer; got {k!r}. Pass one like 20."
-                raise ValueError(msg)
-            if not 1 <= k <= n_features:
-                msg = (
-                    f"n_components must be between 1 and n_features={n_features}; "
-                    f"got {k}. Choose a value in that range."
-                )
-                raise ValueError(msg)
+        if self.n_components is not None:
+            check_count(self.n_components, n_features)
         check_positive("time_limit", self.time_limit, integral=False)
 
     def _keep_span(self, task: Task) -> Found | None:

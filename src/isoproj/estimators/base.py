@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LinearProjection",
+    "check_count",
     "check_positive",
     "images_of",
     "shipped_components",
@@ -246,6 +247,19 @@ def _completed(columns: Array, k: int) -> Array:
         extra = orthonormal(extra)
         extra -= columns @ (columns.T @ extra)
     return np.hstack([columns, orthonormal(extra)])
+
+
+def check_count(k: object, n_features: int) -> None:
+    """Raise unless ``k`` is a number of dimensions to project to."""
+    if isinstance(k, bool) or not isinstance(k, int | np.integer):
+        msg = f"n_components must be an integer; got {k!r}. Pass a number like 20."
+        raise ValueError(msg)  # noqa: TRY004 - scikit-learn's convention
+    if not 1 <= k <= n_features:
+        msg = (
+            f"n_components must be between 1 and n_features={n_features}; "
+            f"got {k}. Choose a value in that range."
+        )
+        raise ValueError(msg)
 
 
 def check_positive(name: str, value: float | None, *, integral: bool) -> None:

@@ -85,7 +85,7 @@ class DistortionCurve:
         Parameters
         ----------
         max_distortion : float
-            What no pair should lose more than.
+            Largest allowed loss of any pair.
 
         Returns
         -------
@@ -101,7 +101,7 @@ class DistortionCurve:
 
     @property
     def knees(self) -> tuple[int, ...]:
-        """Numbers of dimensions after which more of them buy markedly less.
+        """Numbers of dimensions after which further ones lower the loss much less.
 
         The one farthest below the chord of the curve, and the farthest on either side
         of it, where they stand out.
@@ -165,11 +165,11 @@ def distortion_curve(
     pairs, labels, n_neighbors, min_distance, include_norms
         Which pairs count, as for ``audit``.
     tol : float
-        Relative gap at which each relaxation is content with its bound.
+        Relative gap at which each relaxation stops.
     time_limit : float or None
         Seconds after which the dimensions done so far are returned.
     random_state : int or None
-        Of the samples.
+        Seed of the samples.
     verbose : int
         1 writes a line per dimension to standard error.
 
@@ -278,7 +278,7 @@ def _whole(k: object) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Frontier:
-    """What is kept on the whole against what the worst pair loses.
+    """Share of the objective kept against the loss of the worst pair, cap by cap.
 
     Parameters
     ----------
@@ -339,7 +339,7 @@ def guarantee_frontier(
     random_state: int | None = None,
     verbose: int = 0,
 ) -> Frontier:
-    """Return what is kept against what the worst pair loses, from minimax to PCA.
+    """Return the share kept against the loss of the worst pair, from minimax to PCA.
 
     Parameters
     ----------
@@ -354,9 +354,9 @@ def guarantee_frontier(
     pairs, labels, n_neighbors, min_distance, include_norms
         Which pairs the caps are for, as for ``audit``.
     tol : float
-        Relative gap at which the relaxations are content with their bounds.
+        Relative gap at which the relaxations stop.
     random_state : int or None
-        Of the samples and random starts.
+        Seed of the samples and random starts.
     verbose : int
         1 writes a line per round to standard error.
 

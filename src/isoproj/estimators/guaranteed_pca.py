@@ -36,7 +36,7 @@ _DIGITS = 1e-12
 
 @described_by(NearIsometricProjection)
 class GuaranteedPCA(CertifiedProjection):
-    """Most of the variance that fits under a cap on what any pair of points may lose.
+    """Keep the most variance under a cap on the loss of every pair of points.
 
     PCA keeps the most variance and may crush single pairs of points. This keeps the
     most variance among the projections under which no pair loses more than
@@ -47,10 +47,10 @@ class GuaranteedPCA(CertifiedProjection):
     Parameters
     ----------
     n_components : int or None, default=2
-        Number of dimensions to keep; None, together with ``max_distortion``, means
-        the fewest that are found to suffice.
+        Number of dimensions to keep. None means the fewest found for which no pair
+        loses more than ``max_distortion``.
     max_distortion : float or None, default=None
-        The cap: what no pair may lose more than, as a share of its squared length.
+        The cap: largest allowed loss of any pair, as a share of its squared length.
         None means ``1 + slack`` times the least that is found possible.
     slack : float, default=0.05
         How far the cap is above the least possible distortion found.
@@ -58,7 +58,7 @@ class GuaranteedPCA(CertifiedProjection):
         Keep the most variance, as PCA does, or lose the least on average over the
         pairs that count.
     tol : float, default=1e-2
-        Relative gap at which the relaxations are content with their bounds.
+        Relative gap at which the two relaxations stop.
     max_iter : int or None, default=None
         Most rounds of each of the two searches; None means their own default.
     random_state : int, RandomState instance or None, default=None
@@ -92,7 +92,7 @@ class GuaranteedPCA(CertifiedProjection):
     kept_bound_ : float
         No projection to as many dimensions under the cap keeps more.
     distortion_ : float
-        What the worst of all pairs that count loses; exact, at most the cap.
+        Largest loss over all pairs that count; exact, at most the cap.
     n_components_lower_bound_ : int
         Where ``n_components`` is None: no fewer dimensions can be under the cap.
     certificate_ : Certificate
