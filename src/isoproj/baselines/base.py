@@ -23,6 +23,7 @@ from isoproj.estimators.base import (
 )
 from isoproj.estimators.geometry import Geometry
 from isoproj.numerics.arrays import Rows
+from isoproj.numerics.scalars import is_number
 from isoproj.numerics.spectral import Array, Indices, contraction
 from isoproj.numerics.threads import one_blas_thread
 from isoproj.pairs.moments import DualProblem, pose
@@ -258,7 +259,6 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
 
 def check_fraction(name: str, value: object) -> None:
     """Raise unless a number lies strictly between 0 and 1."""
-    real = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not real or not 0.0 < float(value) < 1.0:  # type: ignore[arg-type]
+    if not is_number(value) or not 0.0 < float(value) < 1.0:
         msg = f"{name} must lie between 0 and 1; got {value!r}. Try 0.4."
         raise ValueError(msg)

@@ -26,6 +26,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 import isoproj
 from isoproj.numerics.arrays import Rows, as_rows, check_real, checked_rows, is_sparse
 from isoproj.numerics.progress import LOGGER, Step, watching
+from isoproj.numerics.scalars import is_number, is_whole
 from isoproj.numerics.spectral import Array, canonical_signs, contraction, orthonormal
 from isoproj.numerics.storage import Storage, check_memory_limit, row_slices
 from isoproj.numerics.threads import single_blas_thread
@@ -251,9 +252,9 @@ def _completed(columns: Array, k: int) -> Array:
 
 def check_count(k: object, n_features: int) -> None:
     """Raise unless ``k`` is a number of dimensions to project to."""
-    if isinstance(k, bool) or not isinstance(k, int | np.integer):
+    if not is_whole(k):
         msg = f"n_components must be an integer; got {k!r}. Pass a number like 20."
-        raise ValueError(msg)  # noqa: TRY004 - scikit-learn's convention
+        raise ValueError(msg)
     if not 1 <= k <= n_features:
         msg = (
             f"n_components must be between 1 and n_features={n_features}; "
@@ -266,9 +267,9 @@ def check_positive(name: str, value: float | None, *, integral: bool) -> None:
     """Raise unless an optional limit is None or a positive number."""
     if value is None:
         return
-    kind: Any = (int, np.integer) if integral else (int, float, np.number)
+    fits = is_whole(value) if integral else is_number(value)
     what = "a whole number" if integral else "a number of seconds"
-    if isinstance(value, bool) or not isinstance(value, kind) or not value > 0:
+    if not fits or not value > 0:
         msg = f"{name} must be {what} above 0, or None; got {value!r}. Use None."
         raise ValueError(msg)
 

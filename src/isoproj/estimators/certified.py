@@ -27,6 +27,7 @@ from isoproj.exceptions import FormatError
 from isoproj.numerics.arrays import Rows
 from isoproj.numerics.container import Tensors, read_container, write_container
 from isoproj.numerics.progress import Step
+from isoproj.numerics.scalars import is_number
 from isoproj.numerics.spectral import Indices
 from isoproj.numerics.storage import check_memory_limit
 from isoproj.pairs.rule import LABELLED, label_codes
@@ -322,11 +323,7 @@ class CertifiedProjection(LinearProjection):
         if self.n_components is not None:
             check_count(self.n_components, n_features)
         cap: object = self.max_distortion
-        if cap is not None and (
-            isinstance(cap, bool)
-            or not isinstance(cap, int | float | np.number)
-            or not 0.0 < cap <= 1.0
-        ):
+        if cap is not None and not (is_number(cap) and 0.0 < cap <= 1.0):
             msg = (
                 f"max_distortion must be a number above 0, at most 1, or None; got "
                 f"{cap!r}. It is the share of squared length that a pair may lose."

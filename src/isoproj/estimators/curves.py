@@ -14,6 +14,7 @@ from isoproj.estimators.base import check_positive, telling
 from isoproj.estimators.capped import certified_under_cap
 from isoproj.estimators.geometry import Geometry
 from isoproj.numerics.arrays import Rows, check_points
+from isoproj.numerics.scalars import is_whole
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.rule import PairRule
 from isoproj.proof.bounds import certify_each
@@ -255,11 +256,12 @@ def _certified_each(
 def _checked_ks(ks: Iterable[int] | None, n_dims: int, n_features: int) -> list[int]:
     if ks is None:
         return list(range(1, min(_DEFAULT_LARGEST, n_dims) + 1))
-    try:
-        wanted = sorted({_whole(k) for k in ks})
-    except TypeError:
+    asked: object = ks
+    given = list(asked) if isinstance(asked, Iterable) else None
+    if given is None or not all(is_whole(k) for k in given):
         msg = f"ks must hold whole numbers; got {ks!r}. Use range(1, 41)."
-        raise ValueError(msg) from None
+        raise ValueError(msg)
+    wanted = sorted({int(k) for k in given})
     if not wanted or wanted[0] < 1 or wanted[-1] > n_features:
         got = "none" if not wanted else f"{wanted[0]} to {wanted[-1]}"
         msg = (
@@ -268,12 +270,6 @@ def _checked_ks(ks: Iterable[int] | None, n_dims: int, n_features: int) -> list[
         )
         raise ValueError(msg)
     return wanted
-
-
-def _whole(k: object) -> int:
-    if isinstance(k, bool) or not isinstance(k, int | np.integer):
-        raise TypeError
-    return int(k)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -427,21 +423,13 @@ def _frontier_results(problem: Problem, n_points: int) -> list[Result]:
 
 
 def _check_frontier(k: object, n_points: object, objective: object, dims: int) -> None:
-    if (
-        isinstance(k, bool)
-        or not isinstance(k, int | np.integer)
-        or not 1 <= k < max(dims, 2)
-    ):
+    if not is_whole(k) or not 1 <= k < max(dims, 2):
         msg = (
             f"k must be a whole number between 1 and {max(dims - 1, 1)}, below the "
             f"{dims} dimensions that the points span; got {k!r}."
         )
         raise ValueError(msg)
-    if (
-        isinstance(n_points, bool)
-        or not isinstance(n_points, int | np.integer)
-        or n_points < 2
-    ):
+    if not is_whole(n_points) or n_points < 2:
         msg = f"n_points must be a whole number, 2 or more; got {n_points!r}. Use 7."
         raise ValueError(msg)
     if objective not in tuple(Objective):

@@ -20,6 +20,7 @@ from isoproj.estimators.near_isometric import NearIsometricProjection
 from isoproj.exceptions import FormatError
 from isoproj.numerics.arrays import Rows, is_sparse
 from isoproj.numerics.container import Tensors
+from isoproj.numerics.scalars import is_number
 from isoproj.numerics.storage import row_slices
 from isoproj.proof.certificate import Certificate
 from isoproj.proof.objective import Objective
@@ -223,7 +224,7 @@ class GuaranteedPCA(CertifiedProjection):
             )
             raise ValueError(msg)
         self._check_shared(n_features)
-        if not (_is_number(self.slack) and 0.0 <= self.slack < math.inf):
+        if not (is_number(self.slack) and 0.0 <= self.slack < math.inf):
             msg = f"slack must be a number, 0 or more; got {self.slack!r}. Use 0.05."
             raise ValueError(msg)
         if self.objective not in tuple(Objective):
@@ -330,7 +331,3 @@ class GuaranteedPCA(CertifiedProjection):
                 msg = f"a GuaranteedPCA must have finite {name!r}. Save it again."
                 raise FormatError(msg)
             setattr(self, f"{name}_", np.array(tensor))
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
