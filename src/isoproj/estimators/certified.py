@@ -119,7 +119,9 @@ class CertifiedProjection(LinearProjection):
             given = self._validated(X, reset=True, storage=storage)
             self._check_parameters(given.shape[1])
             split = self._split(given, y, seed)
-            rows, labels = fitted_part(given, y, split)
+            rows, labels = given, y
+            if split is not None:
+                rows, labels = fitted_part(given, y, split)
             geometry = Geometry.prepare(
                 rows,
                 self._pair_rule(labels),

@@ -294,10 +294,8 @@ def _count(n_rows: int, size: object) -> int:
     return count
 
 
-def fitted_part(rows: Rows, y: Any, split: Split | None) -> tuple[Rows, Any]:  # noqa: ANN401
-    """Return the rows to fit and their labels: all of them if there is no split."""
-    if split is None:
-        return rows, y
+def fitted_part(rows: Rows, y: Any, split: Split) -> tuple[Rows, Any]:  # noqa: ANN401
+    """Return the rows to fit and their labels."""
     return rows[split.training], None if y is None else np.asarray(y)[split.training]
 
 
