@@ -58,12 +58,12 @@ class Task:
         """Return the pairs that count, ready to be searched for extremes."""
         return PairSearch(self.points, self.pairs, labels=labels)
 
-    def weighted(self, k: int) -> DualProblem:
-        """Return the dual problem with one weight for each pair, if memory allows."""
+    def dense_problem(self, method: str, k: int) -> DualProblem:
+        """Return the problem of a method that holds a weight for every pair."""
         if self.pairs.n_pairs > _LARGEST_DENSE:
             msg = (
-                f"This method holds a weight for each pair, at most {_LARGEST_DENSE:,};"
-                f" got {self.pairs.n_pairs:,}. Fit a sample of the rows."
+                f"{method} holds a weight per pair, at most {_LARGEST_DENSE:,}; got "
+                f"{self.pairs.n_pairs:,}. Fit a sample of the rows."
             )
             raise ValueError(msg)
         return pose(self.points, self.pairs, k)

@@ -97,7 +97,7 @@ class FairPCA(Baseline):
         check_positive("max_iter", self.max_iter, integral=True)
 
     def _search(self, task: Task) -> Found:
-        problem = task.weighted(self._k)
+        problem = task.dense_problem(type(self).__name__, self._k)
         game = _Game(problem, rate=self.rate)
         status = game.play(max_iter=int(self.max_iter), tol=self.tol, clock=task.clock)
         reduced = reduce_rank(problem, game.average, clock=task.clock)

@@ -88,7 +88,7 @@ class StablePCA(Baseline):
         check_positive("max_iter", self.max_iter, integral=True)
 
     def _search(self, task: Task) -> Found:
-        problem = task.weighted(self._k)
+        problem = task.dense_problem(type(self).__name__, self._k)
         saddle = _Saddle(problem, self._k, rate=self.rate)
         status = saddle.run(
             max_iter=int(self.max_iter),
