@@ -3,7 +3,9 @@ from __future__ import annotations
 import ast
 import functools
 import graphlib
+import inspect
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import isoproj
+from isoproj import baselines
 
 # Folders, lowest first: a folder imports only from folders before it.
 FOLDERS = [
@@ -140,3 +143,58 @@ def test_modules_say_what_they_export(module):
     targets = [t for n in tree.body if isinstance(n, ast.Assign) for t in n.targets]
     names = {t.id for t in targets if isinstance(t, ast.Name)}
     assert names & {"__all__", "__version__"}
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [getattr(baselines, name) for name in baselines.__all__]
+    + [isoproj.NearIsometricProjection, isoproj.GuaranteedPCA],
+)
+def test_every_parameter_of_an_estimator_is_described(estimator):
+    headers = re.findall(
+        r"^(\w+(?:, \w+)*) : ", inspect.getdoc(estimator), re.MULTILINE
+    )
+    described = {name for header in headers for name in header.split(", ")}
+    assert set(inspect.signature(estimator).parameters) <= described
+    assert "As for" not in inspect.getdoc(estimator)
+
+
+# Public functions whose options are settled; each option is one keyword.
+SETTLED = {"audit", "distortion_curve", "guarantee_frontier", "report"}
+
+
+@functools.cache
+def functions_in_tree():
+    """Return name, number of parameters and number of lines of every function.
+
+    Neither ``self`` nor the docstring counts.
+    """
+    found = []
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.FunctionDef):
+                continue
+            names = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+            n_parameters = len([n for n in names if n.arg not in ("self", "cls")])
+            n_lines = node.end_lineno - node.lineno + 1
+            if ast.get_docstring(node):
+                text = node.body[0]
+                n_lines -= text.end_lineno - text.lineno + 1
+            name = f"{path.relative_to(PACKAGE)}:{node.name}"
+            found.append((name, n_parameters, n_lines))
+    return found
+
+
+def test_functions_fit_on_a_screen():
+    assert not [name for name, _, n_lines in functions_in_tree() if n_lines > 60]
+
+
+def test_functions_take_at_most_eight_parameters():
+    many = [name for name, n_parameters, _ in functions_in_tree() if n_parameters > 8]
+    # The constructor of an estimator names all of its parameters.
+    assert {n.partition(":")[2] for n in many} <= {"__init__", *SETTLED}
+    assert all(
+        name.startswith(("estimators", "baselines"))
+        for name in many
+        if name.endswith(":__init__")
+    )

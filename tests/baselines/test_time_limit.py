@@ -18,7 +18,7 @@ from isoproj.baselines import (
     sdp,
 )
 from isoproj.numerics.progress import Step, watching
-from isoproj.pairs.moments import AllPairsProblem
+from isoproj.pairs.moments import AllPairsDual
 from isoproj.solvers import api
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -120,7 +120,7 @@ def test_draws_that_were_cut_short_are_told_of(hands):
 @pytest.mark.parametrize("estimator", [DualAscent(3), FairPCA(3)], ids=repr)
 def test_few_walks_over_all_pairs_follow_the_limit(estimator, hands, monkeypatch):
     late = []
-    honest = AllPairsProblem.retained
+    honest = AllPairsDual.retained
 
     def counted(self, basis):
         if hands.now:
@@ -130,7 +130,7 @@ def test_few_walks_over_all_pairs_follow_the_limit(estimator, hands, monkeypatch
     def told(_):
         hands.now = 100.0
 
-    monkeypatch.setattr(AllPairsProblem, "retained", counted)
+    monkeypatch.setattr(AllPairsDual, "retained", counted)
     with watching(told, Step):
         clone(estimator).set_params(time_limit=1.0).fit(ROWS)
     # The average, or the rounded matrix and the relaxed one; nothing iterates.

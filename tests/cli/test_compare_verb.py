@@ -9,11 +9,13 @@ from isoproj import audit
 from isoproj.baselines import PCAProjection
 
 
-def test_compare_scores_methods_as_the_referee_does(folder, command, checked, points):
+def test_compare_scores_methods_as_the_referee_does(folder, run, checked, points):
     names = ("pca", "random", "minimax")
-    done = command("compare", "points.npy", "-k", 2, 3, "--methods", *names, "--json")
-    assert done.returncode == 0, done.stderr
-    records = checked(done.stdout.decode())["records"]
+    status, out, err = run(
+        "compare", "points.npy", "-k", 2, 3, "--methods", *names, "--json"
+    )
+    assert status == 0, err
+    records = checked(out)["records"]
     assert [(r["method"], r["k"]) for r in records] == [
         (name, k) for k in (2, 3) for name in names
     ]

@@ -28,11 +28,11 @@ def inside(saved, monkeypatch):
     return saved[1]
 
 
-def test_fit_tells_what_is_kept(folder, command, checked):
+def test_fit_tells_what_is_kept(folder, run, checked):
     options = ("-k", 2, "--slack", 0.1, "--random-state", 0, "-o", "g.isoproj")
-    done = command("fit", "points.npy", *METHOD, *options, "--json")
-    assert done.returncode == 0, done.stderr
-    payload = checked(done.stdout.decode())
+    status, out, err = run("fit", "points.npy", *METHOD, *options, "--json")
+    assert status == 0, err
+    payload = checked(out)
     model = GuaranteedPCA.load("g.isoproj")
     assert model.slack == 0.1
     assert payload["method"] == "guaranteed-pca"
@@ -65,13 +65,13 @@ def test_fit_finds_the_fewest_dimensions(folder, run, checked, method):
     assert (payload["guarantee"] is None) == (method == ())
 
 
-def test_an_impossible_cap_is_one_line_and_a_failed_claim(folder, command):
+def test_an_impossible_cap_is_one_line_and_a_failed_claim(folder, run):
     options = ("-k", 1, "--max-distortion", 0.1, "-o", "g.isoproj")
-    done = command("fit", "points.npy", *METHOD, *options, "-q")
-    assert done.returncode == 1
-    assert done.stdout == b""
-    assert done.stderr.count(b"\n") == 1
-    assert b"max_distortion=0.1 is impossible in 1 dimensions" in done.stderr
+    status, out, err = run("fit", "points.npy", *METHOD, *options, "-q")
+    assert status == 1
+    assert out == ""
+    assert err.count("\n") == 1
+    assert "max_distortion=0.1 is impossible in 1 dimensions" in err
     assert not (folder / "g.isoproj").exists()
 
 

@@ -8,10 +8,12 @@ import pytest
 pytest.importorskip("jinja2")
 
 
-def test_report_writes_one_page_and_says_what_it_holds(folder, command, checked):
-    done = command("report", "model.isoproj", "points.npy", "-o", "r.html", "--json")
-    assert done.returncode == 0, done.stderr
-    told = checked(done.stdout.decode())
+def test_report_writes_one_page_and_says_what_it_holds(folder, run, checked):
+    status, out, err = run(
+        "report", "model.isoproj", "points.npy", "-o", "r.html", "--json"
+    )
+    assert status == 0, err
+    told = checked(out)
     page = (folder / "r.html").read_text(encoding="utf-8")
     assert told["output"]["n_bytes"] == len(page.encode()) < 3_000_000
     assert told["sentence"] in page.replace("<strong>", "").replace("</strong>", "")

@@ -13,11 +13,13 @@ def bare(tmp_path, monkeypatch):
 
 
 def test_offline_the_bundled_digits_stand_in_and_the_missing_files_are_named(
-    bare, command, checked
+    bare, run, checked
 ):
-    done = command("reproduce", "--only", "table1", "--offline", "--json", "--jobs", 1)
-    assert done.returncode == 0, done.stderr
-    payload = checked(done.stdout.decode())
+    status, out, err = run(
+        "reproduce", "--only", "table1", "--offline", "--json", "--jobs", 1
+    )
+    assert status == 0, err
+    payload = checked(out)
     assert [(e["name"], e["finished"]) for e in payload["experiments"]] == [
         ("table1", 2)
     ]
@@ -30,15 +32,16 @@ def test_offline_the_bundled_digits_stand_in_and_the_missing_files_are_named(
     assert "8 x 8 digits" in page
 
 
-def test_a_second_run_only_reports(bare, command, checked):
+def test_a_second_run_only_reports(bare, run, checked):
     arguments = ("reproduce", "--only", "table1", "--offline", "-o", "out", "--json")
-    assert command(*arguments).returncode == 0
+    arguments = (*arguments, "--jobs", 1)
+    assert run(*arguments)[0] == 0
     records = (bare / "out" / "records.jsonl").read_bytes()
     page = (bare / "out.md").read_bytes()
     for more in ((), ("--report",)):
-        done = command(*arguments, *more)
-        assert done.returncode == 0, done.stderr
-        assert b" of 2:" not in done.stderr
+        status, _, err = run(*arguments, *more)
+        assert status == 0, err
+        assert " of 2:" not in err
         assert (bare / "out" / "records.jsonl").read_bytes() == records
         assert (bare / "out.md").read_bytes() == page
 

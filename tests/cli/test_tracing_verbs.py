@@ -6,12 +6,12 @@ import pytest
 from isoproj import distortion_curve
 
 
-def test_curve_tells_what_python_finds(folder, command, checked, points):
-    done = command(
+def test_curve_tells_what_python_finds(folder, run, checked, points):
+    status, out, err = run(
         *("curve", "points.npy", "--max-k", 4, "--targets", 0.5, "--json"),
     )
-    assert done.returncode == 0, done.stderr
-    told = checked(done.stdout.decode())
+    assert status == 0, err
+    told = checked(out)
     expected = distortion_curve(points, range(1, 5), random_state=0)
     assert [entry["k"] for entry in told["curve"]] == [1, 2, 3, 4]
     upper = [entry["distortion"] for entry in told["curve"]]
@@ -67,13 +67,13 @@ def test_nonsense_is_refused_in_one_line(folder, run, arguments, part):
     assert err.count("\n") == 1
 
 
-def test_a_curve_counts_the_pairs_that_are_named(folder, command, checked, points):
-    done = command(
+def test_a_curve_counts_the_pairs_that_are_named(folder, run, checked, points):
+    status, out, err = run(
         *("curve", "points.npy", "-k", 2, "--pairs", "neighbors", "--neighbors", 3),
         "--json",
     )
-    assert done.returncode == 0, done.stderr
-    (found,) = checked(done.stdout.decode())["curve"]
+    assert status == 0, err
+    (found,) = checked(out)["curve"]
     expected = distortion_curve(
         points, [2], pairs="neighbors", n_neighbors=3, random_state=0
     )

@@ -79,11 +79,11 @@ def test_fit_refuses_to_hold_out_everything_in_one_line(folder, run):
     assert (err.count("\n"), out) == (1, "")
 
 
-def test_what_is_loaded_projects_to_the_same_bits(folder, command, run, points):
+def test_what_is_loaded_projects_to_the_same_bits(folder, run, points):
     fitted = NearIsometricProjection(3, solver="dual_ascent", max_iter=10).fit(points)
     assert run("fit", "points.npy", "-k", 3, "-o", "m.isoproj", *QUICK)[0] == 0
-    done = command("transform", "m.isoproj", "points.npy", "-o", "z.npy")
-    assert done.returncode == 0, done.stderr
+    status, _, err = run("transform", "m.isoproj", "points.npy", "-o", "z.npy")
+    assert status == 0, err
     projected = np.load("z.npy")
     assert projected.tobytes() == fitted.transform(points).tobytes()
 
@@ -125,10 +125,10 @@ def test_large_files_are_projected_block_by_block(tmp_path, points, model):
     np.testing.assert_allclose(whole, model.transform(points), rtol=1e-13)
 
 
-def test_audit_measures_models_and_any_matrix(folder, command, run, checked, points):
-    done = command("audit", "model.isoproj", "points.npy", "--json")
-    assert done.returncode == 0, done.stderr
-    payload = checked(done.stdout.decode())
+def test_audit_measures_models_and_any_matrix(folder, run, checked, points):
+    status, out, err = run("audit", "model.isoproj", "points.npy", "--json")
+    assert status == 0, err
+    payload = checked(out)
     expected = audit(points, Certificate.load("model.isoproj").components)
     assert payload["distortion"] == expected.distortion
     assert sum(payload["histogram"]["counts"]) == expected.n_pairs
@@ -150,10 +150,10 @@ def test_audit_fails_when_more_than_allowed_is_lost(folder, run, checked):
     assert checked(out)["holds"]
 
 
-def test_verify_shows_every_claim(folder, command, run, checked):
-    done = command("verify", "model.isoproj", "points.npy")
-    assert done.returncode == 0, done.stderr
-    text = done.stdout.decode()
+def test_verify_shows_every_claim(folder, run, checked):
+    status, out, err = run("verify", "model.isoproj", "points.npy")
+    assert status == 0, err
+    text = out
     assert "verified: Every one of 780 distances" in text
     status, out, _ = run("verify", "model.isoproj", "points.npy", "--json")
     assert status == 0
@@ -197,10 +197,10 @@ def test_verify_accepts_a_bare_certificate(folder, run, model):
     assert "bare certificate" in err
 
 
-def test_info_tells_what_is_in_data_and_models(folder, command, run, checked):
-    done = command("info", "points.npy", "--json")
-    assert done.returncode == 0, done.stderr
-    payload = checked(done.stdout.decode())
+def test_info_tells_what_is_in_data_and_models(folder, run, checked):
+    status, out, err = run("info", "points.npy", "--json")
+    assert status == 0, err
+    payload = checked(out)
     assert payload["data"]["n_features"] == 6
     payload = checked(run("info", "model.isoproj", "--json")[1])
     assert payload["model"]["estimator"] == "NearIsometricProjection"
@@ -254,9 +254,9 @@ def test_export_never_writes_into_a_folder_with_other_files(folder, run):
     assert run(*asked, "nowhere/deep")[0] == 2
 
 
-def test_export_as_a_command(folder, command):
-    done = command("export", "model.isoproj", "--to", "npy", "-o", "matrix.npy")
-    assert done.returncode == 0, done.stderr
+def test_export_writes_the_matrix(folder, run):
+    status, _, err = run("export", "model.isoproj", "--to", "npy", "-o", "matrix.npy")
+    assert status == 0, err
     stored = Certificate.load("model.isoproj").components
     np.testing.assert_array_equal(np.load("matrix.npy"), stored)
 

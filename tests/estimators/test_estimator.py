@@ -281,7 +281,7 @@ def test_an_interrupt_before_any_answer_is_an_interrupt(monkeypatch):
     def interrupted(self, weights):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("isoproj.pairs.moments.Problem.dual", interrupted)
+    monkeypatch.setattr("isoproj.pairs.moments.DualProblem.dual", interrupted)
     with pytest.raises(KeyboardInterrupt):
         model().fit(cloud(0, 8, 4))
 

@@ -19,7 +19,7 @@ QUICK = {"tol": 0.1, "n_restarts": 0}
 CONFIGURATIONS = [
     NearIsometricProjection(),
     NearIsometricProjection(1, solver="dual_ascent", max_iter=5),
-    NearIsometricProjection(2, solver="dual_ascent"),
+    NearIsometricProjection(2, solver="dual_ascent", max_iter=20),
     NearIsometricProjection(2, pairs="directions", **QUICK),
     NearIsometricProjection(2, pairs=[[0, 1], [1, 2]], random_state=0),
     GuaranteedPCA(max_distortion=1.0),
@@ -55,7 +55,7 @@ def test_it_keeps_scikit_learns_contract(estimator, check):
 @pytest.mark.parametrize("name", EXTRA)
 @pytest.mark.parametrize(
     "estimator",
-    [NearIsometricProjection(**QUICK), *CONFIGURATIONS[1:3], CONFIGURATIONS[5]],
+    [NearIsometricProjection(**QUICK), CONFIGURATIONS[1], CONFIGURATIONS[5]],
 )
 def test_it_passes_the_checks_that_must_be_called_by_name(name, estimator):
     check = getattr(estimator_checks, name)

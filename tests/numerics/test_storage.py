@@ -369,7 +369,7 @@ print(json.dumps(told))
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_DATA")
 def test_a_fit_keeps_within_memory_that_its_data_exceed(tmp_path):
-    n_points, n_features = 12_000, 700
+    n_points, n_features = 8_000, 700
     fading = (0.9 ** np.arange(n_features)).astype(np.float32)
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((n_points, n_features), dtype=np.float32) * fading

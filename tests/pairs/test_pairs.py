@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -239,8 +241,30 @@ def test_pynndescent_finds_about_the_same_neighbours():
     assert shared > 0.9 * found[0].n_pairs
 
 
+def test_neighbours_that_pynndescent_names_become_pairs(monkeypatch):
+    class Exact:
+        """Stands for pynndescent; a neighbour that it does not find is -1."""
+
+        def __init__(self, rows, n_neighbors, random_state):
+            gaps = np.linalg.norm(rows[:, None] - rows, axis=2)
+            near = np.argsort(gaps, axis=1)[:, :n_neighbors]
+            near[0, -1] = -1
+            self.neighbor_graph = near, None
+
+    fake = types.SimpleNamespace(NNDescent=Exact)
+    monkeypatch.setitem(sys.modules, "pynndescent", fake)
+    rows = cloud(5, 30, 5)
+    exact, approximate = (
+        prepare_pairs(rows, PairRule(word, n_neighbors=5), rotate=True)[1]
+        for word in ("neighbors", "approximate-neighbors")
+    )
+    assert exact.holds(approximate.listed, 30).all()
+    # The neighbour left out may be found from its own side.
+    assert exact.n_pairs - 1 <= approximate.n_pairs <= exact.n_pairs
+
+
 def test_pynndescent_is_asked_for_in_one_line(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "pynndescent", None)
+    monkeypatch.setitem(sys.modules, "pynndescent", None)
     with pytest.raises(ValueError, match=r"pip install 'isoproj\[neighbors\]'"):
         prepare_pairs(ROWS, PairRule("approximate-neighbors"), rotate=True)
 

@@ -6,7 +6,7 @@ from geometry import cloud, every_pair, random_simplex
 
 from isoproj.pairs.points import Points
 from isoproj.proof.bounds import lower_bound
-from isoproj.proof.dense_weights import far_moment
+from isoproj.proof.moments import far_moment
 
 EPS = np.finfo(np.float64).eps
 

@@ -23,6 +23,8 @@ from isoproj.proof.hull import (
 )
 from isoproj.solvers.api import Status
 
+pytestmark = pytest.mark.usefixtures("whole_hull_search")
+
 ROUNDING = 1e-15
 
 

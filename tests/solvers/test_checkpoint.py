@@ -14,6 +14,9 @@ from isoproj.exceptions import FormatError
 from isoproj.numerics.progress import Step, watching
 from isoproj.solvers.hull import PHASE
 
+# The process that is killed searches for hulls as users' fits do.
+pytestmark = pytest.mark.usefixtures("whole_hull_search")
+
 # Killed by itself, without a chance to tidy up, once it has told a given round.
 KILLED = """
 import os, signal, sys

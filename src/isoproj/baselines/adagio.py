@@ -7,10 +7,12 @@ import math
 import numpy as np
 
 from isoproj.baselines.base import Baseline, Found, Task
+from isoproj.estimators.descriptions import described_by
 
 __all__ = ["Adagio"]
 
 
+@described_by(Baseline)
 class Adagio(Baseline):
     """ADAGIO: principal components, and random signs on the residual.
 
@@ -24,31 +26,19 @@ class Adagio(Baseline):
     ----------
     n_components : int, default=2
         Number of dimensions, both blocks together.
-    pairs : {"all", "directions"} or array-like of shape (n_pairs, 2), default="all"
-        Which pairs count.
-    time_limit : float or None, default=None
-        Seconds after which the best so far is returned.
     random_state : int, RandomState instance or None, default=None
         Decides the signs.
-    verbose : int, default=0
-        1 writes a line per iteration to standard error.
+    pairs, time_limit, verbose
+        As for every baseline.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components_, n_features_in_)
         The principal block above the random block.
-    distortion_ : float
-        Largest share of squared length that a pair loses; exact.
-    stretch_ : float
-        Largest share of squared length that a pair gains; exact.
-    worst_pairs_ : ndarray of shape (m, 2)
-        Row numbers of the pairs that lose most, worst first.
-    status_ : Status
-        Why the search stopped.
-    n_iter_, n_components_, n_features_in_ : int
-        Iterations, dimensions kept, features seen.
     n_principal_ : int
         Rows of the principal block.
+    distortion_, stretch_, worst_pairs_, status_, n_iter_, n_components_, n_features_in_
+        As for every baseline.
 
     See Also
     --------

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from dataclasses import dataclass, field
-from typing import Any, Self
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.linalg
@@ -16,14 +16,17 @@ from sklearn.utils import check_random_state
 
 from isoproj.estimators.base import (
     LinearProjection,
+    check_count,
     check_positive,
     shipped_components,
     telling,
 )
 from isoproj.estimators.geometry import Geometry
 from isoproj.numerics.arrays import Rows
+from isoproj.numerics.scalars import is_number
 from isoproj.numerics.spectral import Array, Indices, contraction
 from isoproj.numerics.threads import one_blas_thread
+from isoproj.pairs.moments import DualProblem, pose
 from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairRule, PairSet
@@ -32,6 +35,9 @@ from isoproj.proof.bounds import lower_bound
 from isoproj.solvers.api import Clock, Status
 
 __all__ = ["Baseline", "Found", "Task", "check_choice", "check_fraction"]
+
+# Most pairs for which one weight each is held.
+_LARGEST_DENSE = 20_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -51,6 +57,16 @@ class Task:
     def pool(self, labels: NDArray[np.intp] | None = None) -> PairSearch:
         """Return the pairs that count, ready to be searched for extremes."""
         return PairSearch(self.points, self.pairs, labels=labels)
+
+    def dense_problem(self, method: str, k: int) -> DualProblem:
+        """Return the problem of a method that holds a weight for every pair."""
+        if self.pairs.n_pairs > _LARGEST_DENSE:
+            msg = (
+                f"{method} holds a weight per pair, at most {_LARGEST_DENSE:,}; got "
+                f"{self.pairs.n_pairs:,}. Fit a sample of the rows."
+            )
+            raise ValueError(msg)
+        return pose(self.points, self.pairs, k)
 
     def principal_axes(self, k: int) -> Array:
         """Return the ``k`` directions of most variance, as columns in the span."""
@@ -80,26 +96,48 @@ class Found:
     extras: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(eq=False, repr=False)
 class Baseline(LinearProjection):
-    """A linear map found by another method and measured by our exact scan."""
+    """A linear map found by another method and measured by our exact scan.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Number of dimensions to keep.
+    pairs : {"all", "directions"} or array-like of shape (n_pairs, 2), default="all"
+        Which pairs count.
+    time_limit : float or None, default=None
+        Seconds after which the best so far is returned.
+    random_state : int, RandomState instance or None, default=None
+        Not used: nothing is random.
+    verbose : int, default=0
+        1 writes a line per iteration to standard error.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components_, n_features_in_)
+        Orthonormal rows.
+    distortion_ : float
+        Largest share of squared length that a pair loses; exact.
+    stretch_ : float
+        Largest share of squared length that a pair gains; exact, 0 for a projection.
+    worst_pairs_ : ndarray of shape (m, 2)
+        Row numbers of the pairs that lose most, worst first.
+    status_ : Status
+        Why the search stopped.
+    n_iter_, n_components_, n_features_in_ : int
+        Iterations, dimensions kept, features seen.
+    """
+
+    n_components: int | None = 2
+    _: KW_ONLY
+    pairs: str | ArrayLike = "all"
+    time_limit: float | None = None
+    random_state: int | np.random.RandomState | None = None
+    verbose: int = 0
 
     # Methods that search the span of the points have nothing to do when all of it fits.
-    _keeps_span = True
-
-    def __init__(
-        self,
-        n_components: int | None = 2,
-        *,
-        pairs: str | ArrayLike = "all",
-        time_limit: float | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.pairs = pairs
-        self.time_limit = time_limit
-        self.random_state = random_state
-        self.verbose = verbose
+    _keeps_span: ClassVar[bool] = True
 
     def fit(self, X: ArrayLike | Rows, y: object = None) -> Self:
         """Find the map and measure what it does to every pair that counts.
@@ -156,17 +194,8 @@ class Baseline(LinearProjection):
 
     def _check_common(self, n_features: int) -> None:
         """Raise if a parameter that all baselines have is unusable."""
-        k = self.n_components
-        if k is not None:
-            if isinstance(k, bool) or not isinstance(k, int | np.integer):
-                msg = f"n_components must be an integer; got {k!r}. Pass one like 20."
-                raise ValueError(msg)
-            if not 1 <= k <= n_features:
-                msg = (
-                    f"n_components must be between 1 and n_features={n_features}; "
-                    f"got {k}. Choose a value in that range."
-                )
-                raise ValueError(msg)
+        if self.n_components is not None:
+            check_count(self.n_components, n_features)
         check_positive("time_limit", self.time_limit, integral=False)
 
     def _keep_span(self, task: Task) -> Found | None:
@@ -230,7 +259,6 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
 
 def check_fraction(name: str, value: object) -> None:
     """Raise unless a number lies strictly between 0 and 1."""
-    real = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not real or not 0.0 < float(value) < 1.0:  # type: ignore[arg-type]
+    if not is_number(value) or not 0.0 < float(value) < 1.0:
         msg = f"{name} must lie between 0 and 1; got {value!r}. Try 0.4."
         raise ValueError(msg)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from isoproj.baselines.base import Baseline
+from isoproj.estimators.descriptions import described_by
 from isoproj.estimators.near_isometric import NearIsometricProjection
 
 __all__ = ["DualAscent"]
 
 
+@described_by(Baseline)
 class DualAscent(NearIsometricProjection):
     """The paper's Algorithm 1: ``NearIsometricProjection(solver="dual_ascent")``.
 
@@ -17,16 +20,10 @@ class DualAscent(NearIsometricProjection):
     ----------
     n_components : int, default=2
         Number of dimensions to keep.
-    pairs : {"all", "directions"} or array-like of shape (n_pairs, 2), default="all"
-        Which pairs count.
     max_iter : int or None, default=None
         The paper's ``T``; None means its 120.
-    time_limit : float or None, default=None
-        Seconds after which the best so far is returned.
-    random_state : int, RandomState instance or None, default=None
-        Not used: nothing is random.
-    verbose : int, default=0
-        1 writes a line per iteration to standard error.
+    pairs, time_limit, random_state, verbose
+        As for every baseline.
 
     Attributes
     ----------

@@ -9,17 +9,18 @@ vertex of the face on which no tight pair changes.
 from __future__ import annotations
 
 import math
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from isoproj.baselines.base import Baseline, Found, Task
 from isoproj.baselines.fantope import FractionalProjection
 from isoproj.baselines.rounds import Best
 from isoproj.estimators.base import check_positive
+from isoproj.estimators.descriptions import described_by
 from isoproj.numerics.progress import Step, tell
 from isoproj.numerics.spectral import Array, Indices
-from isoproj.pairs.moments import Problem, pose
+from isoproj.pairs.moments import DualProblem
 from isoproj.solvers.api import Clock, Status
 
 __all__ = ["FairPCA", "reduce_rank"]
@@ -29,10 +30,9 @@ _INTEGRAL = 1e-9
 # Rounds between two looks at the average of the weights.
 _AVERAGE_EVERY = 10
 
-# Most pairs for which one weight each is held.
-_LARGEST_DENSE = 20_000_000
 
-
+@described_by(Baseline)
+@dataclass(eq=False, repr=False)
 class FairPCA(Baseline):
     """Fair PCA with every pair a group: the pair that keeps least keeps most.
 
@@ -51,25 +51,13 @@ class FairPCA(Baseline):
         Most rounds of weights.
     tol : float, default=1e-3
         Relative duality gap at which to stop.
-    pairs : {"all", "directions"} or array-like of shape (n_pairs, 2), default="all"
-        Which pairs count.
-    time_limit : float or None, default=None
-        Seconds after which the best so far is returned.
-    random_state : int, RandomState instance or None, default=None
-        Not used: nothing is random.
-    verbose : int, default=0
-        1 writes a line per iteration to standard error.
+    pairs, time_limit, random_state, verbose
+        As for every baseline.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components_, n_features_in_)
         Orthonormal rows.
-    distortion_ : float
-        Largest share of squared length that a pair loses; exact.
-    stretch_ : float
-        Largest share of squared length that a pair gains: 0 for a projection.
-    worst_pairs_ : ndarray of shape (m, 2)
-        Row numbers of the pairs that lose most, worst first.
     lower_bound_ : float
         No projection to as many dimensions has a smaller distortion; certified from
         the weights.
@@ -77,10 +65,8 @@ class FairPCA(Baseline):
         Distortion of the fractional projection before rounding, as found.
     n_fractional_ : int
         Its eigenvalues strictly between 0 and 1 after rank reduction.
-    status_ : Status
-        Why the search stopped.
-    n_iter_, n_components_, n_features_in_ : int
-        Iterations, dimensions kept, features seen.
+    distortion_, stretch_, worst_pairs_, status_, n_iter_, n_components_, n_features_in_
+        As for every baseline.
 
     See Also
     --------
@@ -102,40 +88,16 @@ class FairPCA(Baseline):
     True
     """
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        rate: float = 3.0,
-        max_iter: int = 500,
-        tol: float = 1e-3,
-        pairs: str | ArrayLike = "all",
-        time_limit: float | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        super().__init__(
-            n_components,
-            pairs=pairs,
-            time_limit=time_limit,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.rate = rate
-        self.max_iter = max_iter
-        self.tol = tol
+    _: KW_ONLY
+    rate: float = 3.0
+    max_iter: int = 500
+    tol: float = 1e-3
 
     def _check_parameters(self) -> None:
         check_positive("max_iter", self.max_iter, integral=True)
 
     def _search(self, task: Task) -> Found:
-        if task.pairs.n_pairs > _LARGEST_DENSE:
-            msg = (
-                f"FairPCA holds a weight per pair, at most {_LARGEST_DENSE:,}; got "
-                f"{task.pairs.n_pairs:,}. Fit a sample of the rows."
-            )
-            raise ValueError(msg)
-        problem = pose(task.points, task.pairs, self._k)
+        problem = task.dense_problem(type(self).__name__, self._k)
         game = _Game(problem, rate=self.rate)
         status = game.play(max_iter=int(self.max_iter), tol=self.tol, clock=task.clock)
         reduced = reduce_rank(problem, game.average, clock=task.clock)
@@ -160,7 +122,7 @@ class FairPCA(Baseline):
 class _Game:
     """Multiplicative weights on the pairs against the bases that answer them."""
 
-    def __init__(self, problem: Problem, *, rate: float) -> None:
+    def __init__(self, problem: DualProblem, *, rate: float) -> None:
         n, d = problem.n_pairs, problem.coordinates.shape[1]
         self.problem, self.rate, self.n_rounds = problem, rate, 0
         self.logs, self.total_kept = np.zeros(n), np.zeros(n)
@@ -215,7 +177,7 @@ class _Game:
 
 
 def reduce_rank(
-    problem: Problem, relaxed: Array, *, clock: Clock, max_iter: int = 1000
+    problem: DualProblem, relaxed: Array, *, clock: Clock, max_iter: int = 1000
 ) -> Array:
     """Return a matrix of the fantope of lower rank whose worst pair keeps as much.
 
@@ -259,12 +221,12 @@ def _tidied(matrix: Array) -> Array:
     return np.asarray((vectors * values) @ vectors.T)
 
 
-def _kept(problem: Problem, matrix: Array) -> Array:
+def _kept(problem: DualProblem, matrix: Array) -> Array:
     """Return the share that every pair keeps under a matrix of the fantope."""
     return problem.retained(FractionalProjection.of(matrix).root)
 
 
-def _kept_change(problem: Problem, frame: Array, move: Array) -> Array:
+def _kept_change(problem: DualProblem, frame: Array, move: Array) -> Array:
     """Return by how much a move changes the share that every pair keeps."""
     values, vectors = np.linalg.eigh(move)
     root = (frame @ vectors) * np.sqrt(np.abs(values))
@@ -274,7 +236,7 @@ def _kept_change(problem: Problem, frame: Array, move: Array) -> Array:
 
 
 def _free_move(
-    problem: Problem, frame: Array, shares: Array, tight: Indices
+    problem: DualProblem, frame: Array, shares: Array, tight: Indices
 ) -> Array | None:
     """Return a symmetric change that alters neither the trace nor any tight pair."""
     size = shares.size

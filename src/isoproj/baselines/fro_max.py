@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 import scipy.sparse.linalg
-from numpy.typing import ArrayLike
 
 from isoproj.baselines.base import Baseline, Found, Task, check_fraction
 from isoproj.baselines.fixed_rank import STEPS_PER_ROUND, FixedRankRounds
 from isoproj.baselines.isometry import clip_to_band, outside_band
 from isoproj.baselines.rounds import Best
 from isoproj.estimators.base import check_positive
+from isoproj.estimators.descriptions import described_by
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.oracle import Extremes
 from isoproj.solvers.api import Status
@@ -20,6 +21,8 @@ from isoproj.solvers.api import Status
 __all__ = ["FroMax"]
 
 
+@described_by(Baseline)
+@dataclass(eq=False, repr=False)
 class FroMax(Baseline):
     """FroMax: the map of least Frobenius norm that stays within a tolerance.
 
@@ -40,31 +43,17 @@ class FroMax(Baseline):
         Penalty of the alternating directions, above 0.
     max_iter : int, default=300
         Most alternating steps.
-    pairs : {"all", "directions"} or array-like of shape (n_pairs, 2), default="all"
-        Which pairs count.
-    time_limit : float or None, default=None
-        Seconds after which the best so far is returned.
-    random_state : int, RandomState instance or None, default=None
-        Not used: nothing is random.
-    verbose : int, default=0
-        1 writes a line per iteration to standard error.
+    pairs, time_limit, random_state, verbose
+        As for every baseline.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components_, n_features_in_)
         The map.
-    distortion_ : float
-        Largest share of squared length that a pair loses; exact.
-    stretch_ : float
-        Largest share of squared length that a pair gains; exact.
-    worst_pairs_ : ndarray of shape (m, 2)
-        Row numbers of the pairs that lose most, worst first.
     n_working_ : int
         Pairs in the last working set.
-    status_ : Status
-        Why the search stopped.
-    n_iter_, n_components_, n_features_in_ : int
-        Iterations, dimensions kept, features seen.
+    distortion_, stretch_, worst_pairs_, status_, n_iter_, n_components_, n_features_in_
+        As for every baseline.
 
     See Also
     --------
@@ -84,28 +73,10 @@ class FroMax(Baseline):
     True
     """
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        delta: float = 0.4,
-        penalty: float = 1.0,
-        max_iter: int = 300,
-        pairs: str | ArrayLike = "all",
-        time_limit: float | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        super().__init__(
-            n_components,
-            pairs=pairs,
-            time_limit=time_limit,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.delta = delta
-        self.penalty = penalty
-        self.max_iter = max_iter
+    _: KW_ONLY
+    delta: float = 0.4
+    penalty: float = 1.0
+    max_iter: int = 300
 
     def _check_parameters(self) -> None:
         check_fraction("delta", self.delta)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
+
 import numpy as np
-from numpy.typing import ArrayLike
 
 from isoproj.baselines.base import Baseline, Found, Task
 from isoproj.baselines.fixed_rank import STEPS_PER_ROUND, FixedRankRounds
 from isoproj.baselines.isometry import Splitting, matrix_root, outside_band
 from isoproj.baselines.rounds import union
 from isoproj.estimators.base import check_positive
+from isoproj.estimators.descriptions import described_by
 from isoproj.numerics.spectral import Array
 from isoproj.pairs.oracle import Extremes
 from isoproj.solvers.dual_ascent import project_on_simplex
@@ -20,6 +22,8 @@ __all__ = ["NILEPro", "largest_deviation_prox"]
 _LARGEST_WORKING = 1000
 
 
+@described_by(Baseline)
+@dataclass(eq=False, repr=False)
 class NILEPro(Baseline):
     """NILE-Pro: the map to ``k`` dimensions that is nearest to an isometry.
 
@@ -38,31 +42,17 @@ class NILEPro(Baseline):
         Penalty of the alternating directions, above 0.
     max_iter : int, default=500
         Most alternating steps.
-    pairs : {"all", "directions"} or array-like of shape (n_pairs, 2), default="all"
-        Which pairs count.
-    time_limit : float or None, default=None
-        Seconds after which the best so far is returned.
-    random_state : int, RandomState instance or None, default=None
-        Not used: nothing is random.
-    verbose : int, default=0
-        1 writes a line per iteration to standard error.
+    pairs, time_limit, random_state, verbose
+        As for every baseline.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components_, n_features_in_)
         The map; its rows are orthogonal, not of length 1.
-    distortion_ : float
-        Largest share of squared length that a pair loses; exact.
-    stretch_ : float
-        Largest share of squared length that a pair gains; exact.
-    worst_pairs_ : ndarray of shape (m, 2)
-        Row numbers of the pairs that lose most, worst first.
     n_working_ : int
         Pairs in the last working set.
-    status_ : Status
-        Why the search stopped.
-    n_iter_, n_components_, n_features_in_ : int
-        Iterations, dimensions kept, features seen.
+    distortion_, stretch_, worst_pairs_, status_, n_iter_, n_components_, n_features_in_
+        As for every baseline.
 
     See Also
     --------
@@ -83,26 +73,9 @@ class NILEPro(Baseline):
     True
     """
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        penalty: float = 0.2,
-        max_iter: int = 500,
-        pairs: str | ArrayLike = "all",
-        time_limit: float | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        super().__init__(
-            n_components,
-            pairs=pairs,
-            time_limit=time_limit,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.penalty = penalty
-        self.max_iter = max_iter
+    _: KW_ONLY
+    penalty: float = 0.2
+    max_iter: int = 500
 
     def _check_parameters(self) -> None:
         check_positive("max_iter", self.max_iter, integral=True)

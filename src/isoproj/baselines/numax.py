@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
@@ -26,6 +26,7 @@ from isoproj.baselines.isometry import (
 )
 from isoproj.baselines.rounds import Rounds, union
 from isoproj.estimators.base import check_positive
+from isoproj.estimators.descriptions import described_by
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.oracle import Extremes, PairSearch
 from isoproj.solvers.api import Clock, Status
@@ -39,6 +40,8 @@ _N_START = 500
 _MAX_ROUNDS = 50
 
 
+@described_by(Baseline)
+@dataclass(eq=False, repr=False)
 class NuMax(Baseline):
     """NuMax: a near-isometry of few dimensions for a tolerance ``delta``.
 
@@ -65,33 +68,21 @@ class NuMax(Baseline):
         Most alternating steps on one working set.
     tol : float, default=1e-4
         Relative residual at which a working set counts as solved.
-    pairs : {"all", "directions"} or array-like of shape (n_pairs, 2), default="all"
-        Which pairs count.
-    time_limit : float or None, default=None
-        Seconds after which the best so far is returned.
     random_state : int, RandomState instance or None, default=None
         Draws the first working set.
-    verbose : int, default=0
-        1 writes a line per iteration to standard error.
+    pairs, time_limit, verbose
+        As for every baseline.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components_, n_features_in_)
         The map; its rows are orthogonal, not of length 1.
-    distortion_ : float
-        Largest share of squared length that a pair loses; exact.
-    stretch_ : float
-        Largest share of squared length that a pair gains; exact.
-    worst_pairs_ : ndarray of shape (m, 2)
-        Row numbers of the pairs that lose most, worst first.
     delta_ : float
         The tolerance solved for; NaN where ``n_components`` is out of reach.
     n_working_ : int
         Pairs in the last working set.
-    status_ : Status
-        Why the search stopped.
-    n_iter_, n_components_, n_features_in_ : int
-        Iterations, dimensions kept, features seen.
+    distortion_, stretch_, worst_pairs_, status_, n_iter_, n_components_, n_features_in_
+        As for every baseline.
 
     See Also
     --------
@@ -114,30 +105,12 @@ class NuMax(Baseline):
 
     _keeps_span = False
 
-    def __init__(
-        self,
-        delta: float = 0.4,
-        *,
-        n_components: int | None = None,
-        labelled: bool = False,
-        max_iter: int = 1000,
-        tol: float = 1e-4,
-        pairs: str | ArrayLike = "all",
-        time_limit: float | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        super().__init__(
-            n_components,
-            pairs=pairs,
-            time_limit=time_limit,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.delta = delta
-        self.labelled = labelled
-        self.max_iter = max_iter
-        self.tol = tol
+    delta: float = 0.4
+    _: KW_ONLY
+    n_components: int | None = field(default=None, kw_only=True)
+    labelled: bool = False
+    max_iter: int = 1000
+    tol: float = 1e-4
 
     def _check_parameters(self) -> None:
         check_fraction("delta", self.delta)

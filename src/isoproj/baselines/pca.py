@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import ArrayLike
+from dataclasses import KW_ONLY, dataclass
 
 from isoproj.baselines.base import Baseline, Found, Task, check_choice
+from isoproj.estimators.descriptions import described_by
 from isoproj.numerics.spectral import top_eigenpairs
 
 __all__ = ["PCAProjection"]
 
 
+@described_by(Baseline)
+@dataclass(eq=False, repr=False)
 class PCAProjection(Baseline):
     """Principal component analysis: best for the mean pair, blind to the worst.
 
@@ -34,14 +36,8 @@ class PCAProjection(Baseline):
     ----------
     components_ : ndarray of shape (n_components_, n_features_in_)
         Orthonormal rows.
-    distortion_ : float
-        Largest share of squared length that a pair loses; exact.
-    stretch_ : float
-        Largest share of squared length that a pair gains: 0 for a projection.
-    worst_pairs_ : ndarray of shape (m, 2)
-        Row numbers of the pairs that lose most, worst first.
-    n_iter_, n_components_, n_features_in_ : int
-        Iterations, dimensions kept, features seen.
+    distortion_, stretch_, worst_pairs_, n_iter_, n_components_, n_features_in_
+        As for every baseline.
 
     See Also
     --------
@@ -57,24 +53,8 @@ class PCAProjection(Baseline):
     0.752
     """
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        of: str = "points",
-        pairs: str | ArrayLike = "all",
-        time_limit: float | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        super().__init__(
-            n_components,
-            pairs=pairs,
-            time_limit=time_limit,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.of = of
+    _: KW_ONLY
+    of: str = "points"
 
     def _check_parameters(self) -> None:
         check_choice("of", self.of, ("points", "directions"))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
+
 import numpy as np
 import scipy.linalg
-from numpy.typing import ArrayLike
 from sklearn.random_projection import (
     GaussianRandomProjection,
     SparseRandomProjection,
@@ -12,11 +13,14 @@ from sklearn.random_projection import (
 
 from isoproj.baselines.base import Baseline, Found, Task, check_choice
 from isoproj.baselines.isometry import balanced
+from isoproj.estimators.descriptions import described_by
 from isoproj.numerics.spectral import Array
 
 __all__ = ["RandomProjection"]
 
 
+@described_by(Baseline)
+@dataclass(eq=False, repr=False)
 class RandomProjection(Baseline):
     """Random linear map of the feature space, orthonormal unless told otherwise.
 
@@ -44,14 +48,8 @@ class RandomProjection(Baseline):
     ----------
     components_ : ndarray of shape (n_components_, n_features_in_)
         The map.
-    distortion_ : float
-        Largest share of squared length that a pair loses; exact.
-    stretch_ : float
-        Largest share of squared length that a pair gains; exact.
-    worst_pairs_ : ndarray of shape (m, 2)
-        Row numbers of the pairs that lose most, worst first.
-    n_iter_, n_components_, n_features_in_ : int
-        Iterations, dimensions kept, features seen.
+    distortion_, stretch_, worst_pairs_, n_iter_, n_components_, n_features_in_
+        As for every baseline.
 
     See Also
     --------
@@ -70,26 +68,9 @@ class RandomProjection(Baseline):
 
     _keeps_span = False
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        kind: str = "orthonormal",
-        rescale: bool = False,
-        pairs: str | ArrayLike = "all",
-        time_limit: float | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        super().__init__(
-            n_components,
-            pairs=pairs,
-            time_limit=time_limit,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.kind = kind
-        self.rescale = rescale
+    _: KW_ONLY
+    kind: str = "orthonormal"
+    rescale: bool = False
 
     def _check_parameters(self) -> None:
         check_choice("kind", self.kind, ("orthonormal", "gaussian", "sparse"))

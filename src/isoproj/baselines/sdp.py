@@ -14,19 +14,20 @@ import functools
 import importlib
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import scipy.sparse
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from isoproj.baselines.base import Baseline, Found, Task, check_choice
 from isoproj.baselines.fantope import FractionalProjection, project_on_fantope
 from isoproj.baselines.isometry import matrix_root, principal_start
 from isoproj.baselines.rounds import Best, Rounds, union
 from isoproj.estimators.base import check_positive
+from isoproj.estimators.descriptions import described_by
 from isoproj.numerics.progress import Step, tell
 from isoproj.numerics.spectral import Array, Indices, top_eigenpairs
 from isoproj.pairs.oracle import Extremes, PairSearch
@@ -51,6 +52,8 @@ _NOTHING = 1e-8
 _MAX_ROUNDS = 40
 
 
+@described_by(Baseline)
+@dataclass(eq=False, repr=False)
 class SDPProjection(Baseline):
     """SDP+DR and SDP+RR: solve the semidefinite relaxation, then round it.
 
@@ -78,21 +81,17 @@ default="deterministic"
         For ``"bicriteria"``: at most ``(1 + 1/slack) * n_components`` dimensions.
     tol : float, default=1e-4
         Relative gap at which the relaxation counts as solved.
-    pairs : {"all", "directions"} or array-like of shape (n_pairs, 2), default="all"
-        Which pairs count.
     time_limit : float or None, default=None
         Seconds after which the best so far is rounded and returned.
     random_state : int, RandomState instance or None, default=None
         Decides the draws of the random roundings.
-    verbose : int, default=0
-        1 writes a line per iteration to standard error.
+    pairs, verbose
+        As for every baseline.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components_, n_features_in_)
         Orthonormal rows.
-    distortion_ : float
-        Largest share of squared length that a pair loses; exact.
     lower_bound_ : float
         No projection to ``n_components`` dimensions has a smaller distortion;
         certified from the dual weights.
@@ -100,14 +99,10 @@ default="deterministic"
         Distortion of the relaxed matrix, as found.
     rounding_factor_ : float
         ``1 / (1 - lambda_{k+1}(P))``: deterministic rounding loses at most this factor.
-    stretch_ : float
-        Largest share of squared length that a pair gains: 0 for a projection.
-    worst_pairs_ : ndarray of shape (m, 2)
-        Row numbers of the pairs that lose most, worst first.
     status_ : Status
         Why the relaxation's solver stopped.
-    n_iter_, n_components_, n_features_in_ : int
-        Iterations, dimensions kept, features seen.
+    distortion_, stretch_, worst_pairs_, n_iter_, n_components_, n_features_in_
+        As for every baseline.
 
     See Also
     --------
@@ -130,32 +125,12 @@ default="deterministic"
     True
     """
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        rounding: str = "deterministic",
-        solver: str = "relaxation",
-        n_rounds: int = 100,
-        slack: float = 1.0,
-        tol: float = 1e-4,
-        pairs: str | ArrayLike = "all",
-        time_limit: float | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        super().__init__(
-            n_components,
-            pairs=pairs,
-            time_limit=time_limit,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.rounding = rounding
-        self.solver = solver
-        self.n_rounds = n_rounds
-        self.slack = slack
-        self.tol = tol
+    _: KW_ONLY
+    rounding: str = "deterministic"
+    solver: str = "relaxation"
+    n_rounds: int = 100
+    slack: float = 1.0
+    tol: float = 1e-4
 
     def _check_parameters(self) -> None:
         check_choice("rounding", self.rounding, _ROUNDINGS)

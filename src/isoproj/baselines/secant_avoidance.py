@@ -7,13 +7,15 @@ Each step finds the most shrunk direction ``s``, rotates the basis so that the i
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
+
 import numpy as np
 import scipy.linalg
-from numpy.typing import ArrayLike
 
 from isoproj.baselines.base import Baseline, Found, Task, check_choice, check_fraction
 from isoproj.baselines.rounds import Best, Rounds
 from isoproj.estimators.base import check_positive
+from isoproj.estimators.descriptions import described_by
 from isoproj.numerics.spectral import Array, orthonormal
 from isoproj.pairs.oracle import Extremes, PairSearch
 from isoproj.solvers.api import Status
@@ -21,6 +23,8 @@ from isoproj.solvers.api import Status
 __all__ = ["SecantAvoidance", "turn_towards"]
 
 
+@described_by(Baseline)
+@dataclass(eq=False, repr=False)
 class SecantAvoidance(Baseline):
     """Secant avoidance (SAP): turn the basis step by step towards its worst pair.
 
@@ -37,29 +41,17 @@ class SecantAvoidance(Baseline):
         Where to start.
     max_iter : int, default=200
         Number of turns; each looks at all pairs.
-    pairs : {"all", "directions"} or array-like of shape (n_pairs, 2), default="all"
-        Which pairs count.
-    time_limit : float or None, default=None
-        Seconds after which the best so far is returned.
     random_state : int, RandomState instance or None, default=None
         Decides the start with ``init="random"``.
-    verbose : int, default=0
-        1 writes a line per iteration to standard error.
+    pairs, time_limit, verbose
+        As for every baseline.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components_, n_features_in_)
         Orthonormal rows.
-    distortion_ : float
-        Largest share of squared length that a pair loses; exact.
-    stretch_ : float
-        Largest share of squared length that a pair gains: 0 for a projection.
-    worst_pairs_ : ndarray of shape (m, 2)
-        Row numbers of the pairs that lose most, worst first.
-    status_ : Status
-        Why the search stopped.
-    n_iter_, n_components_, n_features_in_ : int
-        Iterations, dimensions kept, features seen.
+    distortion_, stretch_, worst_pairs_, status_, n_iter_, n_components_, n_features_in_
+        As for every baseline.
 
     See Also
     --------
@@ -79,28 +71,10 @@ class SecantAvoidance(Baseline):
     True
     """
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        step: float = 0.05,
-        init: str = "pca",
-        max_iter: int = 200,
-        pairs: str | ArrayLike = "all",
-        time_limit: float | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        super().__init__(
-            n_components,
-            pairs=pairs,
-            time_limit=time_limit,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.step = step
-        self.init = init
-        self.max_iter = max_iter
+    _: KW_ONLY
+    step: float = 0.05
+    init: str = "pca"
+    max_iter: int = 200
 
     def _check_parameters(self) -> None:
         check_choice("init", self.init, ("pca", "random"))

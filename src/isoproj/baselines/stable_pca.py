@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
+
 import numpy as np
-from numpy.typing import ArrayLike
 
 from isoproj.baselines.base import Baseline, Found, Task
 from isoproj.baselines.fantope import FractionalProjection, project_on_fantope
 from isoproj.baselines.rounds import Best
 from isoproj.estimators.base import check_positive
+from isoproj.estimators.descriptions import described_by
 from isoproj.numerics.progress import Step, tell
 from isoproj.numerics.spectral import Array
-from isoproj.pairs.moments import Problem, pose
+from isoproj.pairs.moments import DualProblem
 from isoproj.solvers.api import Clock, Status
 
 __all__ = ["StablePCA"]
 
-# Most pairs for which one weight each is held.
-_LARGEST_DENSE = 20_000_000
 # Rounds between two measurements of the averages.
 _LOOK_EVERY = 10
 
 
+@described_by(Baseline)
+@dataclass(eq=False, repr=False)
 class StablePCA(Baseline):
     """StablePCA with every pair a source: the source that keeps least keeps most.
 
@@ -41,34 +43,22 @@ class StablePCA(Baseline):
         Most rounds; each takes two gradients.
     tol : float, default=1e-3
         Relative duality gap at which to stop.
-    pairs : {"all", "directions"} or array-like of shape (n_pairs, 2), default="all"
-        Which pairs count.
-    time_limit : float or None, default=None
-        Seconds after which the best so far is returned.
-    random_state : int, RandomState instance or None, default=None
-        Not used: nothing is random.
     verbose : int, default=0
         1 writes a line per look at the averages to standard error.
+    pairs, time_limit, random_state
+        As for every baseline.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components_, n_features_in_)
         Orthonormal rows.
-    distortion_ : float
-        Largest share of squared length that a pair loses; exact.
-    stretch_ : float
-        Largest share of squared length that a pair gains: 0 for a projection.
-    worst_pairs_ : ndarray of shape (m, 2)
-        Row numbers of the pairs that lose most, worst first.
     lower_bound_ : float
         No projection to as many dimensions has a smaller distortion; certified from
         the weights.
     relaxed_ : float
         Distortion of the fractional projection before rounding, as found.
-    status_ : Status
-        Why the search stopped.
-    n_iter_, n_components_, n_features_in_ : int
-        Iterations, dimensions kept, features seen.
+    distortion_, stretch_, worst_pairs_, status_, n_iter_, n_components_, n_features_in_
+        As for every baseline.
 
     See Also
     --------
@@ -89,40 +79,16 @@ class StablePCA(Baseline):
     True
     """
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        rate: float = 1.0,
-        max_iter: int = 500,
-        tol: float = 1e-3,
-        pairs: str | ArrayLike = "all",
-        time_limit: float | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        super().__init__(
-            n_components,
-            pairs=pairs,
-            time_limit=time_limit,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.rate = rate
-        self.max_iter = max_iter
-        self.tol = tol
+    _: KW_ONLY
+    rate: float = 1.0
+    max_iter: int = 500
+    tol: float = 1e-3
 
     def _check_parameters(self) -> None:
         check_positive("max_iter", self.max_iter, integral=True)
 
     def _search(self, task: Task) -> Found:
-        if task.pairs.n_pairs > _LARGEST_DENSE:
-            msg = (
-                f"StablePCA holds a weight per pair, at most {_LARGEST_DENSE:,}; got "
-                f"{task.pairs.n_pairs:,}. Fit a sample of the rows."
-            )
-            raise ValueError(msg)
-        problem = pose(task.points, task.pairs, self._k)
+        problem = task.dense_problem(type(self).__name__, self._k)
         saddle = _Saddle(problem, self._k, rate=self.rate)
         status = saddle.run(
             max_iter=int(self.max_iter),
@@ -143,7 +109,7 @@ class StablePCA(Baseline):
 class _Saddle:
     """Mirror-prox between a matrix of the fantope and weights on the pairs."""
 
-    def __init__(self, problem: Problem, k: int, *, rate: float) -> None:
+    def __init__(self, problem: DualProblem, k: int, *, rate: float) -> None:
         n, d = problem.n_pairs, problem.coordinates.shape[1]
         self.problem, self.k, self.rate, self.n_rounds = problem, k, rate, 0
         self.matrix = np.eye(d) * min(1.0, k / d)

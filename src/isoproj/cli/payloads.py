@@ -453,7 +453,7 @@ class CurvePoint:
 class Target:
     """How many dimensions a loss takes."""
 
-    target: Annotated[float, "what no pair should lose more than"]
+    target: Annotated[float, "largest allowed loss of any pair"]
     sufficient: Annotated[int | None, "smallest k of the curve under it"]
     impossible: Count
 
@@ -465,7 +465,9 @@ class Curve(Payload):
     verb = "curve"
     data: PointsRead
     curve: Sequence[CurvePoint]
-    knees: Annotated[Sequence[Count], "after these, more dimensions buy markedly less"]
+    knees: Annotated[
+        Sequence[Count], "after these, further dimensions lower the loss much less"
+    ]
     targets: Sequence[Target]
 
 
@@ -473,7 +475,7 @@ class Curve(Payload):
 class FrontierPoint:
     """What is kept under one cap."""
 
-    max_distortion: Annotated[float, "what no pair may lose more than"]
+    max_distortion: Annotated[float, "largest allowed loss of any pair"]
     distortion: Distortion
     kept: KeptShare
     kept_bound: KeptBound

@@ -26,6 +26,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 import isoproj
 from isoproj.numerics.arrays import Rows, as_rows, check_real, checked_rows, is_sparse
 from isoproj.numerics.progress import LOGGER, Step, watching
+from isoproj.numerics.scalars import is_number, is_whole
 from isoproj.numerics.spectral import Array, canonical_signs, contraction, orthonormal
 from isoproj.numerics.storage import Storage, check_memory_limit, row_slices
 from isoproj.numerics.threads import single_blas_thread
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LinearProjection",
+    "check_count",
     "check_positive",
     "images_of",
     "shipped_components",
@@ -248,13 +250,26 @@ def _completed(columns: Array, k: int) -> Array:
     return np.hstack([columns, orthonormal(extra)])
 
 
+def check_count(k: object, n_features: int) -> None:
+    """Raise unless ``k`` is a number of dimensions to project to."""
+    if not is_whole(k):
+        msg = f"n_components must be an integer; got {k!r}. Pass a number like 20."
+        raise ValueError(msg)
+    if not 1 <= k <= n_features:
+        msg = (
+            f"n_components must be between 1 and n_features={n_features}; "
+            f"got {k}. Choose a value in that range."
+        )
+        raise ValueError(msg)
+
+
 def check_positive(name: str, value: float | None, *, integral: bool) -> None:
     """Raise unless an optional limit is None or a positive number."""
     if value is None:
         return
-    kind: Any = (int, np.integer) if integral else (int, float, np.number)
+    fits = is_whole(value) if integral else is_number(value)
     what = "a whole number" if integral else "a number of seconds"
-    if isinstance(value, bool) or not isinstance(value, kind) or not value > 0:
+    if not fits or not value > 0:
         msg = f"{name} must be {what} above 0, or None; got {value!r}. Use None."
         raise ValueError(msg)
 

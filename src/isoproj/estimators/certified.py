@@ -16,12 +16,18 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from isoproj.engines.base import Engine, chosen
-from isoproj.estimators.base import LinearProjection, check_positive, telling
+from isoproj.estimators.base import (
+    LinearProjection,
+    check_count,
+    check_positive,
+    telling,
+)
 from isoproj.estimators.geometry import Geometry
 from isoproj.exceptions import FormatError
 from isoproj.numerics.arrays import Rows
 from isoproj.numerics.container import Tensors, read_container, write_container
 from isoproj.numerics.progress import Step
+from isoproj.numerics.scalars import is_number
 from isoproj.numerics.spectral import Indices
 from isoproj.numerics.storage import check_memory_limit
 from isoproj.pairs.rule import LABELLED, label_codes
@@ -113,7 +119,9 @@ class CertifiedProjection(LinearProjection):
             given = self._validated(X, reset=True, storage=storage)
             self._check_parameters(given.shape[1])
             split = self._split(given, y, seed)
-            rows, labels = fitted_part(given, y, split)
+            rows, labels = given, y
+            if split is not None:
+                rows, labels = fitted_part(given, y, split)
             geometry = Geometry.prepare(
                 rows,
                 self._pair_rule(labels),
@@ -163,7 +171,7 @@ class CertifiedProjection(LinearProjection):
         """Compute further attributes from the rows fitted."""
 
     def _journal(self) -> Journal:
-        """Return the clock and the rounds of a fit, which begins now."""
+        """Start the clock of a fit and return its journal."""
         check_positive("time_limit", self.time_limit, integral=False)
         check_positive("max_iter", self.max_iter, integral=True)
         journal = Journal(Clock(self.time_limit))
@@ -280,11 +288,11 @@ class CertifiedProjection(LinearProjection):
         return []
 
     def _further(self) -> dict[str, NDArray[Any]]:
-        """Return arrays of a subclass that its file holds too."""
+        """Return further arrays that the file of a subclass holds."""
         return {}
 
     def _restore(self, tensors: Tensors) -> None:
-        """Take back what ``_further`` gave."""
+        """Restore the arrays that ``_further`` returned."""
 
     def _split(self, rows: Rows, y: Any, seed: int) -> Split | None:  # noqa: ANN401
         """Return which rows to fit and which to hold out, if any."""
@@ -301,7 +309,7 @@ class CertifiedProjection(LinearProjection):
         y: Any,  # noqa: ANN401
         split: Split | None,
     ) -> None:
-        """Tell what the fitted projection does to the points that it did not see."""
+        """Measure what the projection does to the points that were held out."""
         self.heldout_ = None
         if split is not None:
             self.heldout_ = measure_heldout(
@@ -315,13 +323,9 @@ class CertifiedProjection(LinearProjection):
 
     def _check_shared(self, n_features: int) -> None:
         if self.n_components is not None:
-            _check_count(self.n_components, n_features)
+            check_count(self.n_components, n_features)
         cap: object = self.max_distortion
-        if cap is not None and (
-            isinstance(cap, bool)
-            or not isinstance(cap, int | float | np.number)
-            or not 0.0 < cap <= 1.0
-        ):
+        if cap is not None and not (is_number(cap) and 0.0 < cap <= 1.0):
             msg = (
                 f"max_distortion must be a number above 0, at most 1, or None; got "
                 f"{cap!r}. It is the share of squared length that a pair may lose."
@@ -355,7 +359,7 @@ class CertifiedProjection(LinearProjection):
             self.n_components_lower_bound_ = excluded + 1
 
     def _adopt_solve(self, result: Result) -> None:
-        """Take over why and after how many rounds the solver stopped."""
+        """Store the status, the history and the number of rounds of the solver."""
         self.status_ = result.status
         if self.distortion_ <= _NOTHING:
             # Whatever the solver says: the scan has seen that nothing is lost.
@@ -385,19 +389,6 @@ class CertifiedProjection(LinearProjection):
             warnings.warn(msg, ConvergenceWarning, stacklevel=3)
 
 
-def _check_count(k: object, n_features: int) -> None:
-    """Raise unless ``k`` is a number of dimensions to project to."""
-    if isinstance(k, bool) or not isinstance(k, int | np.integer):
-        msg = f"n_components must be an integer; got {k!r}. Pass a number like 20."
-        raise ValueError(msg)  # noqa: TRY004 - scikit-learn's convention
-    if not 1 <= k <= n_features:
-        msg = (
-            f"n_components must be between 1 and n_features={n_features}; "
-            f"got {k}. Choose a value in that range."
-        )
-        raise ValueError(msg)
-
-
 def _checked_names(names: object, n_features: int) -> list[str] | None:
     """Return the feature names of a file; raise ValueError unless they are texts."""
     if names is None:
@@ -413,7 +404,7 @@ def _checked_names(names: object, n_features: int) -> list[str] | None:
 
 
 def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return constructor parameters as JSON can say them."""
+    """Return constructor parameters as values that JSON can hold."""
     plain: dict[str, Any] = {}
     for name, value in parameters.items():
         if name == "checkpoint":

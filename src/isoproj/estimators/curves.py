@@ -14,6 +14,7 @@ from isoproj.estimators.base import check_positive, telling
 from isoproj.estimators.capped import certified_under_cap
 from isoproj.estimators.geometry import Geometry
 from isoproj.numerics.arrays import Rows, check_points
+from isoproj.numerics.scalars import is_whole
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.rule import PairRule
 from isoproj.proof.bounds import certify_each
@@ -85,7 +86,7 @@ class DistortionCurve:
         Parameters
         ----------
         max_distortion : float
-            What no pair should lose more than.
+            Largest allowed loss of any pair.
 
         Returns
         -------
@@ -101,7 +102,7 @@ class DistortionCurve:
 
     @property
     def knees(self) -> tuple[int, ...]:
-        """Numbers of dimensions after which more of them buy markedly less.
+        """Numbers of dimensions after which further ones lower the loss much less.
 
         The one farthest below the chord of the curve, and the farthest on either side
         of it, where they stand out.
@@ -165,11 +166,11 @@ def distortion_curve(
     pairs, labels, n_neighbors, min_distance, include_norms
         Which pairs count, as for ``audit``.
     tol : float
-        Relative gap at which each relaxation is content with its bound.
+        Relative gap at which each relaxation stops.
     time_limit : float or None
         Seconds after which the dimensions done so far are returned.
     random_state : int or None
-        Of the samples.
+        Seed of the samples.
     verbose : int
         1 writes a line per dimension to standard error.
 
@@ -255,11 +256,12 @@ def _certified_each(
 def _checked_ks(ks: Iterable[int] | None, n_dims: int, n_features: int) -> list[int]:
     if ks is None:
         return list(range(1, min(_DEFAULT_LARGEST, n_dims) + 1))
-    try:
-        wanted = sorted({_whole(k) for k in ks})
-    except TypeError:
+    asked: object = ks
+    given = list(asked) if isinstance(asked, Iterable) else None
+    if given is None or not all(is_whole(k) for k in given):
         msg = f"ks must hold whole numbers; got {ks!r}. Use range(1, 41)."
-        raise ValueError(msg) from None
+        raise ValueError(msg)
+    wanted = sorted({int(k) for k in given})
     if not wanted or wanted[0] < 1 or wanted[-1] > n_features:
         got = "none" if not wanted else f"{wanted[0]} to {wanted[-1]}"
         msg = (
@@ -270,15 +272,9 @@ def _checked_ks(ks: Iterable[int] | None, n_dims: int, n_features: int) -> list[
     return wanted
 
 
-def _whole(k: object) -> int:
-    if isinstance(k, bool) or not isinstance(k, int | np.integer):
-        raise TypeError
-    return int(k)
-
-
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Frontier:
-    """What is kept on the whole against what the worst pair loses.
+    """Share of the objective kept against the loss of the worst pair, cap by cap.
 
     Parameters
     ----------
@@ -339,7 +335,7 @@ def guarantee_frontier(
     random_state: int | None = None,
     verbose: int = 0,
 ) -> Frontier:
-    """Return what is kept against what the worst pair loses, from minimax to PCA.
+    """Return the share kept against the loss of the worst pair, from minimax to PCA.
 
     Parameters
     ----------
@@ -354,9 +350,9 @@ def guarantee_frontier(
     pairs, labels, n_neighbors, min_distance, include_norms
         Which pairs the caps are for, as for ``audit``.
     tol : float
-        Relative gap at which the relaxations are content with their bounds.
+        Relative gap at which the relaxations stop.
     random_state : int or None
-        Of the samples and random starts.
+        Seed of the samples and random starts.
     verbose : int
         1 writes a line per round to standard error.
 
@@ -427,21 +423,13 @@ def _frontier_results(problem: Problem, n_points: int) -> list[Result]:
 
 
 def _check_frontier(k: object, n_points: object, objective: object, dims: int) -> None:
-    if (
-        isinstance(k, bool)
-        or not isinstance(k, int | np.integer)
-        or not 1 <= k < max(dims, 2)
-    ):
+    if not is_whole(k) or not 1 <= k < max(dims, 2):
         msg = (
             f"k must be a whole number between 1 and {max(dims - 1, 1)}, below the "
             f"{dims} dimensions that the points span; got {k!r}."
         )
         raise ValueError(msg)
-    if (
-        isinstance(n_points, bool)
-        or not isinstance(n_points, int | np.integer)
-        or n_points < 2
-    ):
+    if not is_whole(n_points) or n_points < 2:
         msg = f"n_points must be a whole number, 2 or more; got {n_points!r}. Use 7."
         raise ValueError(msg)
     if objective not in tuple(Objective):

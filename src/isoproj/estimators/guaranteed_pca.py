@@ -14,10 +14,13 @@ from isoproj.engines.base import Engine
 from isoproj.estimators.base import images_of
 from isoproj.estimators.capped import certified_under_cap
 from isoproj.estimators.certified import CertifiedProjection
+from isoproj.estimators.descriptions import described_by
 from isoproj.estimators.geometry import Geometry
+from isoproj.estimators.near_isometric import NearIsometricProjection
 from isoproj.exceptions import FormatError
 from isoproj.numerics.arrays import Rows, is_sparse
 from isoproj.numerics.container import Tensors
+from isoproj.numerics.scalars import is_number
 from isoproj.numerics.storage import row_slices
 from isoproj.proof.certificate import Certificate
 from isoproj.proof.objective import Objective
@@ -32,8 +35,9 @@ _EPS = float(np.finfo(np.float64).eps)
 _DIGITS = 1e-12
 
 
+@described_by(NearIsometricProjection)
 class GuaranteedPCA(CertifiedProjection):
-    """Most of the variance that fits under a cap on what any pair of points may lose.
+    """Keep the most variance under a cap on the loss of every pair of points.
 
     PCA keeps the most variance and may crush single pairs of points. This keeps the
     most variance among the projections under which no pair loses more than
@@ -44,37 +48,20 @@ class GuaranteedPCA(CertifiedProjection):
     Parameters
     ----------
     n_components : int or None, default=2
-        Number of dimensions to keep; None, together with ``max_distortion``, means
-        the fewest that are found to suffice.
+        Number of dimensions to keep. None means the fewest found for which no pair
+        loses more than ``max_distortion``.
     max_distortion : float or None, default=None
-        The cap: what no pair may lose more than, as a share of its squared length.
+        The cap: largest allowed loss of any pair, as a share of its squared length.
         None means ``1 + slack`` times the least that is found possible.
     slack : float, default=0.05
         How far the cap is above the least possible distortion found.
     objective : {"variance", "distortion"}, default="variance"
         Keep the most variance, as PCA does, or lose the least on average over the
         pairs that count.
-    pairs : str or array-like of shape (n_pairs, 2), default="all"
-        Which pairs the cap is for: every pair of rows (``"all"``); every row as a
-        direction of its own (``"directions"``); every point with its nearest ones
-        (``"neighbors"``, or ``"approximate-neighbors"`` by pynndescent); rows of
-        different classes (``"labels"``) or of the same (``"within-labels"``), with
-        ``y`` given to ``fit``; or the pairs listed.
-    n_neighbors : int, default=10
-        Neighbours of each point with ``pairs="neighbors"``. Copies of a point are not
-        its neighbours.
-    min_distance : float, default=0.0
-        Pairs closer than this do not count; ``certificate_.n_close`` says how many
-        were left out. The pairs that stay are listed: at most 20 million.
-    include_norms : bool, default=False
-        Whether every row counts as a direction too, as a pair with the origin, so that
-        lengths, inner products and cosines survive besides distances.
     tol : float, default=1e-2
-        Relative gap at which the relaxations are content with their bounds.
+        Relative gap at which the two relaxations stop.
     max_iter : int or None, default=None
         Most rounds of each of the two searches; None means their own default.
-    time_limit : float or None, default=None
-        Seconds after which the best certified answer so far is returned.
     random_state : int, RandomState instance or None, default=None
         Decides the samples and random starts.
     verbose : int, default=0
@@ -83,12 +70,8 @@ class GuaranteedPCA(CertifiedProjection):
         Bytes that arrays as large as ``X``, and distances that are needed again, may
         take in memory. Arrays that go beyond lie in scratch files in the folder for
         temporary files.
-    engine : Engine or None, default=None
-        Where pairs are looked at: ``DaskEngine(client)`` for a cluster; None means
-        threads of this process. The result does not depend on it.
-    heldout : float, int or None, default=None
-        Rows to hold out of the fit, as a share or a number, drawn by ``random_state``.
-        What their pairs lose is then told by ``heldout_``.
+    pairs, n_neighbors, min_distance, include_norms, time_limit, engine, heldout
+        As for `NearIsometricProjection`.
 
     Attributes
     ----------
@@ -110,32 +93,19 @@ class GuaranteedPCA(CertifiedProjection):
     kept_bound_ : float
         No projection to as many dimensions under the cap keeps more.
     distortion_ : float
-        What the worst of all pairs that count loses; exact, at most the cap.
-    lower_bound_ : float
-        No projection to as many dimensions has a smaller distortion.
+        Largest loss over all pairs that count; exact, at most the cap.
     n_components_lower_bound_ : int
         Where ``n_components`` is None: no fewer dimensions can be under the cap.
-    worst_pairs_ : ndarray of shape (m, 2)
-        Row numbers of the pairs that lose most, worst first.
     certificate_ : Certificate
         All of these claims with their proof; save, load, verify.
-    status_ : Status
-        Why the solver stopped.
     history_ : tuple of Step
         Values and bounds per round.
     n_iter_ : int
         Rounds run.
-    n_components_ : int
-        Number of dimensions kept.
-    heldout_ : Heldout or None
-        Where ``heldout`` was given: what the projection does to pairs of rows held out,
-        and to their pairs with fitted rows. The certificate is over the fitted rows
-        ``heldout_.training`` alone, and numbers them from 0. Models that were loaded or
-        updated have None.
-    n_features_in_ : int
-        Number of features seen in ``fit``.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Their names, where the data had any.
+    lower_bound_, worst_pairs_, status_, n_components_
+        As for `NearIsometricProjection`.
+    heldout_, n_features_in_, feature_names_in_
+        As for `NearIsometricProjection`.
 
     Examples
     --------
@@ -254,7 +224,7 @@ class GuaranteedPCA(CertifiedProjection):
             )
             raise ValueError(msg)
         self._check_shared(n_features)
-        if not (_is_number(self.slack) and 0.0 <= self.slack < math.inf):
+        if not (is_number(self.slack) and 0.0 <= self.slack < math.inf):
             msg = f"slack must be a number, 0 or more; got {self.slack!r}. Use 0.05."
             raise ValueError(msg)
         if self.objective not in tuple(Objective):
@@ -361,7 +331,3 @@ class GuaranteedPCA(CertifiedProjection):
                 msg = f"a GuaranteedPCA must have finite {name!r}. Save it again."
                 raise FormatError(msg)
             setattr(self, f"{name}_", np.array(tensor))
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool)

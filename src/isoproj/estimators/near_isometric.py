@@ -54,10 +54,10 @@ class NearIsometricProjection(CertifiedProjection):
     Parameters
     ----------
     n_components : int or None, default=None
-        Number of dimensions to keep; None means the fewest that are found to suffice
-        for ``max_distortion``, and 2 where that is None too.
+        Number of dimensions to keep. None means the fewest found for which no pair
+        loses more than ``max_distortion``, or 2 if that is None too.
     max_distortion : float or None, default=None
-        What no pair should lose more than; of use instead of ``n_components``.
+        Largest allowed loss of any pair. Give this or ``n_components``.
     solver : {"minimax", "dual_ascent"}, default="minimax"
         ``"minimax"`` solves both sides: the relaxation for the bound, local search
         for the projection. ``"dual_ascent"`` is Algorithm 1 of Sheth, Garg and
@@ -86,17 +86,17 @@ class NearIsometricProjection(CertifiedProjection):
         count. ``components_`` and the certificate are those of the projection itself.
     tol : float, default=1e-2
         Gap between distortion and lower bound, relative to the bound, at which
-        ``"minimax"`` is content. Where the gap stays open, the bound is worked on while
-        its own error is more than a tenth of the gap, or more than ``tol`` where that
-        is below 0.5 %.
+        ``"minimax"`` stops. If the gap cannot be closed, the bound is improved until
+        its own error is at most a tenth of the gap (or ``tol``, if that is below
+        0.5 %).
     n_restarts : int or None, default=None
         Random starts of the local search of ``"minimax"`` besides its own; None means
         a few where they are cheap.
     warm_start : bool, default=False
-        Whether ``"minimax"`` also starts from the projection of the last ``fit``, be it
-        to another number of dimensions or on other rows.
+        Whether ``"minimax"`` also starts from the projection of the last ``fit``, even
+        if that had another number of dimensions or other rows.
     init : array-like of shape (m, n_features) or None, default=None
-        Rows to start from too, for example another method's components.
+        Rows of a further start, for example the components of another method.
     max_iter : int or None, default=None
         Most iterations; None means the solver's own default (120 for the paper's).
     time_limit : float or None, default=None
@@ -133,7 +133,7 @@ class NearIsometricProjection(CertifiedProjection):
         Orthonormal rows, in the precision of the data, ordered by the variance they
         carry.
     distortion_ : float
-        What the worst of all pairs that count loses; exact.
+        Largest loss over all pairs that count; exact.
     lower_bound_ : float
         No projection to as many dimensions has a smaller distortion.
     worst_pairs_ : ndarray of shape (m, 2)
@@ -220,7 +220,7 @@ class NearIsometricProjection(CertifiedProjection):
         self.heldout = heldout
 
     def transform(self, X: ArrayLike | Rows) -> NDArray[Any]:
-        """Project: ``X @ components_.T``, times ``scale_`` where that is asked for.
+        """Project: ``X @ components_.T * scale_``.
 
         Parameters
         ----------
@@ -314,7 +314,7 @@ class NearIsometricProjection(CertifiedProjection):
         return self
 
     def _take_in(self, geometry: Geometry, journal: Journal, last: Certificate) -> None:
-        """Certify what there is on more points, refined where they break it."""
+        """Certify the projection on more points; refine it if a new pair loses more."""
         points, pairs = geometry.points, geometry.pairs
         components, k = last.components, last.n_components
         dual = Weights(last.weighted_pairs, last.weights)
@@ -362,7 +362,7 @@ class NearIsometricProjection(CertifiedProjection):
     def _refined(
         self, geometry: Geometry, journal: Journal, last: Certificate
     ) -> Result:
-        """Go on from what was certified on fewer points."""
+        """Solve on more points, starting from the last certificate."""
         problem = replace(self._problem(geometry, journal, 0), k=last.n_components)
         if last.n_components >= geometry.points.n_dims:
             return everything(problem)
@@ -387,10 +387,9 @@ class NearIsometricProjection(CertifiedProjection):
             self.n_components is not None or self.solver != "minimax"
         ):
             msg = (
-                "max_distortion is of use with solver='minimax' and without "
-                f"n_components; got solver={self.solver!r} and "
-                f"n_components={self.n_components!r}. Leave n_components out, or use "
-                "GuaranteedPCA to have both."
+                "max_distortion needs solver='minimax' and no n_components; got "
+                f"solver={self.solver!r} and n_components={self.n_components!r}. Leave "
+                "n_components out, or use GuaranteedPCA, which takes both."
             )
             raise ValueError(msg)
         if self.scale not in (None, "balanced"):
@@ -513,7 +512,7 @@ def _stacked(old: Rows, new: Rows, storage: Storage) -> Rows:
 def _still_pairs(
     points: Points, counting: PairSet, last: Certificate | None
 ) -> Indices | None:
-    """Return the pairs that mattered last time and still are pairs."""
+    """Return the pairs of the last proof that count on the new rows too."""
     if last is None:
         return None
     pairs = last.weighted_pairs

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from isoproj.exceptions import ScratchError
+from isoproj.numerics.scalars import is_number
 
 __all__ = [
     "MEMORY_LIMIT",
@@ -247,11 +248,7 @@ def rounded_away(place: str, value: object, name: str = "X") -> str:
 
 def check_memory_limit(limit: object) -> None:
     """Raise ValueError unless the limit is a number of bytes, 0 or more."""
-    if (
-        isinstance(limit, bool)
-        or not isinstance(limit, float | int | np.number)
-        or not float(limit) >= 0.0
-    ):
+    if not is_number(limit) or not float(limit) >= 0.0:
         msg = (
             "memory_limit must be a number of bytes, 0 or more; "
             f"got {limit!r}. Use 2e9."

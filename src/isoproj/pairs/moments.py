@@ -1,4 +1,4 @@
-"""Second moments of the directions of pairs, and the minimax problem they pose.
+"""Second moments of the directions of pairs, and the dual problem they pose.
 
 For weights ``w`` on the simplex over pairs, ``M(w) = sum w_ij x_ij x_ij^T`` is the
 weighted second moment of the unit directions ``x_ij``. With edge weights
@@ -28,7 +28,7 @@ from isoproj.pairs.directions import normalised
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairSet
 
-__all__ = ["Gaps", "Problem", "graph_moment", "pose", "summed_moment"]
+__all__ = ["DualProblem", "Gaps", "graph_moment", "pose", "summed_moment"]
 
 # Returns the differences of pairs, each at any scale, in a fresh array.
 Gaps = Callable[[Indices], Array]
@@ -41,8 +41,8 @@ _BLOCK_ROWS = 512
 _CHUNK = 4096
 
 
-class Problem(ABC):
-    """The search for the projection that keeps most of the worst pair.
+class DualProblem(ABC):
+    """The dual of the search for the least distortion, with one weight for each pair.
 
     ``coordinates`` holds the points in their span, ``n_components`` the target
     dimension.
@@ -106,15 +106,15 @@ class Problem(ABC):
         return squares
 
 
-def pose(points: Points, pairs: PairSet, n_components: int) -> Problem:
-    """Return the problem over the pairs that count, with one weight for each pair."""
+def pose(points: Points, pairs: PairSet, n_components: int) -> DualProblem:
+    """Return the dual problem over the pairs that count."""
     if pairs.listed is None:
-        return AllPairsProblem(points, n_components)
-    return ListedPairsProblem(points.coordinates, pairs.listed, n_components)
+        return AllPairsDual(points, n_components)
+    return ListedPairsDual(points.coordinates, pairs.listed, n_components)
 
 
-class ListedPairsProblem(Problem):
-    """The problem over an explicit list of pairs."""
+class ListedPairsDual(DualProblem):
+    """The dual problem over an explicit list of pairs."""
 
     def __init__(self, coordinates: Array, listed: Indices, n_components: int) -> None:
         super().__init__(coordinates, n_components)
@@ -138,8 +138,8 @@ class ListedPairsProblem(Problem):
         return self._shares(squared_gaps(self.coordinates @ basis, self.listed))
 
 
-class AllPairsProblem(Problem):
-    """The problem over every pair; one weight per pair, so for thousands of points."""
+class AllPairsDual(DualProblem):
+    """The dual problem over every pair; its memory grows with the number of pairs."""
 
     def __init__(self, points: Points, n_components: int) -> None:
         super().__init__(points.coordinates, n_components)

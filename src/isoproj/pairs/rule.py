@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from isoproj.exceptions import NoPairsError
 from isoproj.numerics.arrays import Rows, check_pair_list
+from isoproj.numerics.scalars import is_number, is_whole
 from isoproj.numerics.spectral import Indices
 from isoproj.numerics.storage import Storage
 from isoproj.pairs.neighbors import approximate_pairs, nearest_pairs
@@ -161,15 +162,11 @@ class PairRule:
         """Raise ValueError if a part of the rule is unusable."""
         PairKind(self.kind)
         n: object = self.n_neighbors
-        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
+        if not is_whole(n) or n < 1:
             msg = f"n_neighbors must be a whole number above 0; got {n!r}. Use 10."
             raise ValueError(msg)
         least: object = self.min_distance
-        if (
-            isinstance(least, bool)
-            or not isinstance(least, int | float | np.number)
-            or not 0.0 <= float(least) < np.inf
-        ):
+        if not is_number(least) or not 0.0 <= float(least) < np.inf:
             msg = (
                 f"min_distance must be a finite number, 0 or more; got {least!r}. "
                 "Use 0 to leave out no pair."

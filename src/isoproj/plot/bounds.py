@@ -148,13 +148,14 @@ class DistortionCurveDisplay(Display):
         DistortionCurveDisplay
             Itself.
         """
-        axes = axes_or_new(ax)
-        label = name or self.estimator_name
-        floor = self.lower_bound
+        self.line_ = self._draw(self._chart(name), axes_or_new(ax))[0]
+        return self
+
+    def _chart(self, name: str | None = None) -> Chart:
+        label, floor = name or self.estimator_name, self.lower_bound
         marks = [] if floor is None else floor_marks(self.ks, floor)
         line = loss_line(label, self.ks, self.distortion, label=label)
-        self.line_ = self._draw(curve_chart([line], marks), axes)[0]
-        return self
+        return curve_chart([line], marks)
 
 
 def distortion_curve(

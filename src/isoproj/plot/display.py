@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Display", "as_long_as"]
 
 
-class Display:
+class Display(ABC):
     """Numbers that can be drawn, after scikit-learn's convention for displays.
 
     Attributes
@@ -53,9 +54,9 @@ class Display:
         self._draw(self._chart(), axes_or_new(ax))
         return self
 
+    @abstractmethod
     def _chart(self) -> Chart:
         """Return the chart of the numbers."""
-        raise NotImplementedError
 
     def _draw(self, chart: Chart, axes: Axes) -> list[Any]:
         """Draw a chart, remember where, and return one artist per mark."""

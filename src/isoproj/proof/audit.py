@@ -247,11 +247,7 @@ def audit(
     storage = Storage(memory_limit, is_shared=engine is not None)
     rows = check_points(X, storage)
     linear = linear_map(components, rows.shape[1], orientation=orientation)
-    asked = _checked_queries(queries, rows, recall, storage)
-    ks = None
-    if recall is not None:
-        n_rows = int(rows.shape[0])
-        ks = check_neighbors(recall, metric, n_rows, is_own=asked is None)
+    look = _neighbor_search(rows, linear, recall, metric, queries, storage)
     if n_worst < 1:
         msg = f"n_worst must be at least 1; got {n_worst}. Ask for one pair or more."
         raise ValueError(msg)
@@ -266,19 +262,9 @@ def audit(
     # The faster search finds losses only, so no pair may gain.
     measure = _all_pairs if spread or largest_ratio(linear) > 1.0 + 1e-6 else _worst
     called = progress or (lambda _done, _n_pairs: None)
-    neighbors = None
     with watching(lambda walk: called(walk.done, walk.total), Walk):
         found, spread_of = measure(points, selected, linear, n_worst, engine)
-        if ks is not None:
-            neighbors = compare_neighbors(
-                rows,
-                linear,
-                ks,
-                metric=metric,
-                queries=asked,
-                n_worst=n_worst,
-                storage=storage,
-            )
+        neighbors = look(n_worst)
     return AuditResult(
         distortion=float(found.worst_losses.max()),
         worst_pairs=found.worst_pairs,
@@ -290,6 +276,30 @@ def audit(
         recall={} if neighbors is None else neighbors.recall,
         neighbors=neighbors,
         **spread_of,
+    )
+
+
+def _neighbor_search(
+    rows: Rows,
+    linear: Array,
+    recall: int | Sequence[int] | None,
+    metric: Metric,
+    queries: ArrayLike | Rows | None,
+    storage: Storage,
+) -> Callable[[int], Neighbors | None]:
+    """Check what is asked of neighbours; return the search, a function of n_worst."""
+    asked = _checked_queries(queries, rows, recall, storage)
+    if recall is None:
+        return lambda _n_worst: None
+    ks = check_neighbors(recall, metric, int(rows.shape[0]), is_own=asked is None)
+    return lambda n_worst: compare_neighbors(
+        rows,
+        linear,
+        ks,
+        metric=metric,
+        queries=asked,
+        n_worst=n_worst,
+        storage=storage,
     )
 
 

@@ -32,9 +32,8 @@ from isoproj.pairs.rule import LABELLED, PairKind, PairSet
 from isoproj.pairs.worst_pairs import WorstPairs, find_worst
 from isoproj.proof.certificate import Certificate, Exclusion, Guarantee
 from isoproj.proof.confidence import share_above
-from isoproj.proof.dense_weights import far_moment
 from isoproj.proof.hull import prove_hull
-from isoproj.proof.moments import weighted_directions, weighted_moment
+from isoproj.proof.moments import far_moment, weighted_directions, weighted_moment
 from isoproj.proof.objective import Objective, kept_bound, share_kept
 
 __all__ = [

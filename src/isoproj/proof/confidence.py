@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 import scipy.special
 
+from isoproj.numerics.scalars import is_number
 from isoproj.numerics.spectral import Array
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import sample_pairs
@@ -64,11 +65,7 @@ def fewest_points(confidence: float) -> int:
 
 def _level(confidence: float) -> Fraction:
     """Return a confidence as a fraction; raise ValueError unless it is a share."""
-    if isinstance(confidence, bool) or not isinstance(
-        confidence, float | int | np.number
-    ):
-        confidence = math.nan
-    if not 0.0 < confidence < 1.0:
+    if not is_number(confidence) or not 0.0 < confidence < 1.0:
         msg = (
             f"confidence must be a number between 0 and 1; got {confidence!r}. "
             "Use 0.95."

@@ -13,6 +13,7 @@ from sklearn.model_selection import train_test_split
 from isoproj.engines.base import Engine
 from isoproj.exceptions import NoPairsError
 from isoproj.numerics.arrays import Rows, is_sparse
+from isoproj.numerics.scalars import is_whole
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.threads import single_blas_thread
 from isoproj.pairs.blocks import product_error
@@ -279,7 +280,7 @@ def split_rows(
 def _count(n_rows: int, size: object) -> int:
     """Return the number of rows to hold out, from a share or a number."""
     count = -1
-    if isinstance(size, int | np.integer) and not isinstance(size, bool):
+    if is_whole(size):
         count = int(size)
     elif isinstance(size, float | np.floating) and 0.0 < size < 1.0:
         count = math.ceil(float(size) * n_rows)
@@ -293,10 +294,8 @@ def _count(n_rows: int, size: object) -> int:
     return count
 
 
-def fitted_part(rows: Rows, y: Any, split: Split | None) -> tuple[Rows, Any]:  # noqa: ANN401
-    """Return the rows to fit and their labels: all of them if there is no split."""
-    if split is None:
-        return rows, y
+def fitted_part(rows: Rows, y: Any, split: Split) -> tuple[Rows, Any]:  # noqa: ANN401
+    """Return the rows to fit and their labels."""
     return rows[split.training], None if y is None else np.asarray(y)[split.training]
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from isoproj.numerics.progress import Step, tell
 from isoproj.numerics.spectral import Array
 from isoproj.numerics.threads import single_blas_thread
-from isoproj.pairs.moments import Problem
+from isoproj.pairs.moments import DualProblem
 from isoproj.solvers.api import Clock, Result, Status, Weights
 
 __all__ = ["dual_ascent", "project_on_simplex"]
@@ -77,13 +77,13 @@ class _BestIterates:
 
 @single_blas_thread
 def dual_ascent(
-    problem: Problem, *, max_iter: int = 120, clock: Clock | None = None
+    problem: DualProblem, *, max_iter: int = 120, clock: Clock | None = None
 ) -> Result:
     """Run the paper's algorithm.
 
     Parameters
     ----------
-    problem : Problem
+    problem : DualProblem
         Pairs of points and the target dimension.
     max_iter : int
         The paper's ``T``; the step size follows from it.
@@ -136,7 +136,7 @@ def dual_ascent(
 class _Ascent:
     """The iterates so far."""
 
-    problem: Problem
+    problem: DualProblem
     clock: Clock
     best: _BestIterates = field(default_factory=lambda: _BestIterates())
     history: list[Step] = field(default_factory=list)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ from numpy.typing import NDArray
 from isoproj.exceptions import FormatError, IsoprojError
 from isoproj.files.formats import HEAD_SIZE, refuse_pickle
 from isoproj.files.read.reading import holds_model, read_points
-from isoproj.files.read.sources import split_name
+from isoproj.files.read.sources import split_name, whole_file
 from isoproj.numerics.arrays import as_dense
 from isoproj.numerics.container import read_container
 from isoproj.numerics.extras import needed
@@ -117,7 +115,7 @@ def _refuse_torch(path: Path, head: bytes) -> None:
     """Raise FormatError if a file is an archive of PyTorch, which holds a pickle."""
     is_archive = False
     if head.startswith(b"PK") and path.suffix.lower() != ".npz":
-        with _reading(path, "zip archive"), zipfile.ZipFile(path) as archive:
+        with whole_file(path, "zip archive"), zipfile.ZipFile(path) as archive:
             is_archive = any(name.endswith(".pkl") for name in archive.namelist())
     if is_archive or path.name == "pytorch_model.bin":
         msg = (
@@ -125,24 +123,6 @@ def _refuse_torch(path: Path, head: bytes) -> None:
             "run code. Save the module with safetensors."
         )
         raise FormatError(msg)
-
-
-@contextmanager
-def _reading(path: Path, title: str) -> Iterator[None]:
-    """Turn any exception of a parser over a damaged file into a FormatError."""
-    try:
-        yield
-    except (IsoprojError, MemoryError):
-        raise
-    except Exception as error:
-        if isinstance(error, OSError) and error.errno and error.strerror:
-            raise
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        msg = (
-            f"{path} must be a whole {title} file; reading it fails: "
-            f"{lines[0].rstrip('.')}. Make it again."
-        )
-        raise FormatError(msg) from None
 
 
 def _dense_module(folder: Path) -> NDArray[Any]:
@@ -155,7 +135,7 @@ def _dense_module(folder: Path) -> NDArray[Any]:
             "a Dense module, saved with safetensors."
         )
         raise FormatError(msg)
-    with _reading(config, "JSON"):
+    with whole_file(config, "JSON"):
         settings = json.loads(config.read_text(encoding="utf-8"))
         activation = str(settings.get("activation_function", "")).rpartition(".")[2]
     if activation not in _IDENTITY:
@@ -165,7 +145,7 @@ def _dense_module(folder: Path) -> NDArray[Any]:
         )
         raise FormatError(msg)
     with (
-        _reading(weights, "safetensors"),
+        whole_file(weights, "safetensors"),
         safetensors.safe_open(str(weights), framework="numpy") as file,
     ):
         weight: NDArray[Any] = file.get_tensor("linear.weight")
@@ -176,7 +156,7 @@ def _faiss(path: Path, head: bytes) -> Any:  # noqa: ANN401 - an object of faiss
     """Return a transform, or an index with transforms before it."""
     faiss = needed("faiss", extra="maps", purpose="A transform of faiss")
     if head.startswith(_FAISS_INDEX):
-        with _reading(path, "faiss index"):
+        with whole_file(path, "faiss index"):
             return faiss.read_index(str(path))
     if not head.startswith(_FAISS):
         msg = (
@@ -184,14 +164,14 @@ def _faiss(path: Path, head: bytes) -> Any:  # noqa: ANN401 - an object of faiss
             "neither. Save the transform with faiss.write_VectorTransform."
         )
         raise FormatError(msg)
-    with _reading(path, "faiss transform"):
+    with whole_file(path, "faiss transform"):
         return faiss.read_VectorTransform(str(path))
 
 
 def _skops(path: Path) -> Any:  # noqa: ANN401 - an estimator
     """Return the estimator of a skops file, if it needs no type but known ones."""
     skops = needed("skops.io", extra="export", purpose="A skops pipeline")
-    with _reading(path, "skops"):
+    with whole_file(path, "skops"):
         unknown = skops.get_untrusted_types(file=path)
         if unknown:
             msg = (
@@ -205,7 +185,7 @@ def _skops(path: Path) -> Any:  # noqa: ANN401 - an estimator
 def _onnx(path: Path) -> NDArray[Any]:
     """Return the matrix of an ONNX graph with one linear layer, one output a row."""
     onnx = needed("onnx", extra="maps", purpose="An ONNX file")
-    with _reading(path, "ONNX"):
+    with whole_file(path, "ONNX"):
         graph = onnx.load(str(path), load_external_data=False).graph
         tensors = {t.name: onnx.numpy_helper.to_array(t) for t in graph.initializer}
         inputs = [i.name for i in graph.input if i.name not in tensors]

@@ -8,7 +8,7 @@ import io
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -25,6 +25,7 @@ __all__ = [
     "locate",
     "parsing",
     "split_name",
+    "whole_file",
 ]
 
 
@@ -193,7 +194,7 @@ def _missing(path: Path) -> str:
 
 
 @contextmanager
-def parsing(source: Source) -> Iterator[None]:
+def whole_file(name: str | Path, title: str) -> Iterator[None]:
     """Turn any exception of a parser over a damaged file into a FormatError."""
     try:
         yield
@@ -205,10 +206,15 @@ def parsing(source: Source) -> Iterator[None]:
             raise
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         msg = (
-            f"{source.name} must be a whole {source.format.title} file; reading it "
-            f"fails: {reason.rstrip('.')}. Fetch or make it again."
+            f"{name} must be a whole {title} file; reading it fails: "
+            f"{reason.rstrip('.')}. Fetch or make it again."
         )
         raise FormatError(msg) from None
+
+
+def parsing(source: Source) -> AbstractContextManager[None]:
+    """Turn any exception of a parser over a damaged source into a FormatError."""
+    return whole_file(source.name, source.format.title)
 
 
 def choose_array(
