@@ -29,7 +29,7 @@ def _short_hull_search() -> Iterator[None]:
     """
     from isoproj.solvers import hull
 
-    few = hull.HullSettings(work=1e5, n_random=4, n_local=1, n_shaken=1)
+    few = hull.HullSettings(work=3e7, n_random=4, n_local=1, n_shaken=1)
     short = functools.partial(hull.hull_search, settings=few)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hull, "hull_search", short)

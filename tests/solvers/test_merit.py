@@ -69,7 +69,7 @@ class EveryPair:
 
     def __init__(self, rows):
         self.secants, self.size = Secants(rows, every_pair(len(rows))), 0
-        self.search = PairSearch(*prepare_pairs(rows))
+        self.search = PairSearch(*prepare_pairs(rows, rotate=True))
 
     def grow(self, basis, slack, *, cap):
         return 0.0, float(losses(self.secants.images(basis)).max())
