@@ -395,8 +395,10 @@ class _Solve:
     def closed(self, warm: Relaxation, known: WorkingSet) -> None:
         """Close the relaxation's own gap where that is affordable or asked for."""
         bounds, problem = self.bounds, self.problem
-        is_few = self.n_tight <= self.settings.lift.few_tight
-        if problem.tol >= _COARSE and not is_few:
+        lift = self.settings.lift
+        is_few = self.n_tight <= lift.few_tight
+        is_wide = bounds.solver_gap > lift.wide_gap
+        if problem.tol >= _COARSE and not (is_few or is_wide):
             return
         bounds.phase = "closing the bound"
         before = bounds.relaxed

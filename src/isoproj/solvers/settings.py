@@ -309,6 +309,8 @@ class LiftSettings:
         Most rounds.
     few_tight : float
         Effective number of tight pairs up to which the interior point goes on.
+    wide_gap : float
+        The relaxation's own gap from which on it goes on whatever its cost.
     """
 
     smoothing: float = 0.03
@@ -333,6 +335,7 @@ class LiftSettings:
     patience: int = 2
     max_rounds: int = 14
     few_tight: float = 600.0
+    wide_gap: float = 0.015
 
     def most_columns(self, k: int) -> int:
         """Return the most columns that a factor may have."""
