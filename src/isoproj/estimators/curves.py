@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from isoproj.estimators.base import check_positive, telling
+from isoproj.estimators.base import check_positive, checked_gap, telling
 from isoproj.estimators.capped import certified_under_cap
 from isoproj.estimators.geometry import Geometry
 from isoproj.numerics.arrays import Rows, check_points
@@ -200,7 +200,7 @@ def distortion_curve(
     problem = Problem(
         search=geometry.search,
         k=None,
-        tol=float(tol),
+        tol=checked_gap(tol),
         journal=Journal(Clock(time_limit)),
         seed=0 if random_state is None else int(random_state),
     )
@@ -387,7 +387,7 @@ def guarantee_frontier(
         search=geometry.search,
         k=int(k),
         objective=geometry.objective_matrix(kept),
-        tol=float(tol),
+        tol=checked_gap(tol),
         seed=0 if random_state is None else int(random_state),
     )
     with telling("guarantee_frontier", verbose):

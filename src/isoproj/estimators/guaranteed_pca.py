@@ -70,7 +70,8 @@ class GuaranteedPCA(CertifiedProjection):
         Whether every row counts as a direction too, as a pair with the origin, so that
         lengths, inner products and cosines survive besides distances.
     tol : float, default=1e-2
-        Relative gap at which the relaxations are content with their bounds.
+        Relative gap at which the relaxations are content with their bounds. Less than
+        1e-9 means 1e-9.
     max_iter : int or None, default=None
         Most rounds of each of the two searches; None means their own default.
     time_limit : float or None, default=None
