@@ -427,13 +427,12 @@ def _frontier_results(problem: Problem, n_points: int) -> list[Result]:
 
 
 def _check_frontier(k: object, n_points: object, objective: object, dims: int) -> None:
-    if (
-        isinstance(k, bool)
-        or not isinstance(k, int | np.integer)
-        or not 1 <= k < max(dims, 2)
-    ):
+    if dims < 2:
+        msg = f"X must span at least 2 dimensions; it spans {dims}. Add points."
+        raise ValueError(msg)
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k < dims:
         msg = (
-            f"k must be a whole number between 1 and {max(dims - 1, 1)}, below the "
+            f"k must be a whole number between 1 and {dims - 1}, below the "
             f"{dims} dimensions that the points span; got {k!r}."
         )
         raise ValueError(msg)
