@@ -23,7 +23,7 @@ from isoproj import (
     report,
     verify,
 )
-from isoproj.exceptions import ClaimError
+from isoproj.exceptions import ClaimError, FormatError
 from isoproj.numerics.container import open_atomically, write_atomically
 from isoproj.proof.certificate import Certificate
 
@@ -253,3 +253,31 @@ def test_a_writer_that_fails_leaves_nothing_behind(tmp_path):
     with pytest.raises(ZeroDivisionError), open_atomically(tmp_path / "a") as file:
         file.write(bytes([1 // 0]))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_frontier_of_points_on_a_line_is_refused_in_one_line():
+    rows = np.outer(np.arange(4.0), [1.0, 2.0, 3.0])
+    with pytest.raises(ValueError, match="span at least 2 dimensions; it spans 1"):
+        guarantee_frontier(rows, 1, 2)
+
+
+def test_variances_that_overflow_are_refused_in_one_line(points):
+    with pytest.raises(ValueError, match="Divide X by a power of ten"):
+        GuaranteedPCA(5, max_iter=1).fit(points[:7] * 1e300)
+
+
+def test_a_least_distance_far_above_all_others_leaves_no_pair(points):
+    with pytest.raises(ValueError, match="must leave some pair"):
+        NearIsometricProjection(2, min_distance=0.1).fit(points * 1e-160)
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+@pytest.mark.parametrize("name", ["distortion", "lower_bound", "min_distance"])
+def test_claims_that_are_not_finite_are_not_loaded(models, tmp_path, name, value):
+    forged = forge(
+        models / "pca.isoproj",
+        tmp_path / "forged.isoproj",
+        lambda header, _: header["certificate"].__setitem__(name, value),
+    )
+    with pytest.raises(FormatError, match="a finite number"):
+        Certificate.load(forged)
