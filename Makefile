@@ -6,7 +6,7 @@ BIN := .venv/bin
 CORE := .venv/.core
 SETUP := .venv/.ready
 
-.PHONY: demo test test-slow test-browser test-consumers test-matrix docs lint dist clean
+.PHONY: demo test test-slow test-attack test-browser test-consumers test-matrix docs lint dist clean
 
 demo: $(CORE)
 	$(BIN)/python -m isoproj demo
@@ -18,13 +18,19 @@ test: $(SETUP)
 	$(BIN)/ruff format --check .
 	@$(BIN)/mypy > .venv/mypy.log 2>&1 & types=$$!; \
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
-	  $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not consumers"; tested=$$?; \
+	  $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not consumers and not attack"; tested=$$?; \
 	wait $$types; typed=$$?; \
 	echo "mypy: $$(cat .venv/mypy.log)"; \
 	[ $$tested -eq 0 ] && [ $$typed -eq 0 ]
 
 test-slow: $(SETUP)
-	$(BIN)/python -m pytest -m "slow and not browser and not consumers"
+	$(BIN)/python -m pytest -m "slow and not browser and not consumers and not attack"
+
+# Attacks by the thousand: exact rational fuzz, forged files, killed writers and workers,
+# full disks, little memory. Seeds and figures are printed; SEED=N runs other attacks.
+test-attack: $(SETUP)
+	ISOPROJ_ATTACK_SEED=$(SEED) OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
+	  $(BIN)/python -m pytest -n 2 --dist worksteal -m attack tests/attacks
 
 # Needs the programs chromium and chromedriver (Debian: chromium, chromium-driver).
 test-browser: $(SETUP)

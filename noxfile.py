@@ -23,7 +23,8 @@ def tests(session: nox.Session) -> None:
     """Run the suite with the newest versions of all dependencies."""
     session.install("-e", ".[test]")
     session.run(
-        "pytest", "-n", "2", "-m", "not slow and not consumers", *session.posargs,
+        "pytest", "-n", "2", "-m", "not slow and not consumers and not attack",
+        *session.posargs,
         env=BLAS,
     )  # fmt: skip
 

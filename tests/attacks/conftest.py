@@ -30,6 +30,24 @@ def models(tmp_path_factory, points):
 
 
 @pytest.fixture
+def figures(request, record_property):
+    """Keep a line of figures for the end of the test run."""
+    return lambda line: record_property("figures", f"{request.node.name}: {line}")
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Print the figures of all tests, also of those that ran in other processes."""
+    reports = [
+        r for kind in ("passed", "failed") for r in terminalreporter.getreports(kind)
+    ]
+    kept = [v for r in reports for n, v in r.user_properties if n == "figures"]
+    if kept and terminalreporter.config.option.markexpr == "attack":
+        terminalreporter.section("figures")
+        for line in sorted(set(kept)):
+            terminalreporter.write_line(line)
+
+
+@pytest.fixture
 def run(capsys):
     """Run the program inside this process: status, standard output and error."""
 

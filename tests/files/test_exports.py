@@ -132,7 +132,7 @@ def test_the_matrix_in_the_sql_for_pgvector_is_the_projection(
     certificate, points, expected
 ):
     text = to_pgvector(certificate, "shrink")
-    assert "FUNCTION shrink(v vector)" in text
+    assert 'FUNCTION "shrink"(v vector)' in text
     rows = re.findall(r"inner_product\(v, '\[(.*?)\]'::vector\)", text)
     matrix = np.array([[float(x) for x in row.split(",")] for row in rows])
     np.testing.assert_array_equal(
@@ -145,7 +145,7 @@ def test_the_matrix_in_the_sql_for_plain_arrays_is_the_projection(
     certificate, points, expected
 ):
     text = to_postgres(certificate, "shrink")
-    assert "FUNCTION shrink(v double precision[])" in text
+    assert 'FUNCTION "shrink"(v double precision[])' in text
     assert "expected 6 numbers" in text
     rows = re.findall(r"^      \[(.*?)\]", text, re.MULTILINE)
     matrix = np.array([[float(x) for x in row.split(",")] for row in rows])
@@ -236,7 +236,7 @@ def test_postgres_accepts_the_function_for_pgvector(
 
 def test_a_halfvec_is_widened_before_the_products(certificate):
     text = to_pgvector(certificate, "shrink", half=True)
-    assert "FUNCTION shrink(v halfvec) RETURNS halfvec" in text
+    assert 'FUNCTION "shrink"(v halfvec) RETURNS halfvec' in text
     assert text.count("inner_product(v::vector, ") == 2
     assert text.endswith("]::vector::halfvec;\n")
 

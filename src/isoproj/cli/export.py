@@ -24,11 +24,11 @@ __all__ = ["export"]
 # How to use the file of each system.
 _USE = {
     "faiss": "faiss.read_VectorTransform({name!r}).apply(x)",
-    "halfvec": "psql -f {name}, then SELECT {function}(embedding) FROM ...",
+    "halfvec": 'psql -f {name}, then SELECT "{function}"(embedding) FROM ...',
     "npy": "x @ numpy.load({name!r}).T",
     "onnx": "onnxruntime.InferenceSession({name!r}).run(None, {{'X': x}})",
-    "pgvector": "psql -f {name}, then SELECT {function}(embedding) FROM ...",
-    "postgres": "psql -f {name}, then SELECT {function}(embedding) FROM ...",
+    "pgvector": 'psql -f {name}, then SELECT "{function}"(embedding) FROM ...',
+    "postgres": 'psql -f {name}, then SELECT "{function}"(embedding) FROM ...',
     "safetensors": "safetensors.numpy.load_file({name!r})['components']",
     "sentence-transformers": (
         "SentenceTransformer(modules=[*model, Dense.load({name!r})])"

@@ -11,6 +11,7 @@ from isoproj.exceptions import FormatError
 from isoproj.files.read.reading import contents_of, holds_model, read_points
 from isoproj.files.read.sources import Content
 from isoproj.numerics.arrays import is_sparse
+from isoproj.numerics.storage import MEMORY_LIMIT, Storage
 
 __all__ = ["info"]
 
@@ -79,7 +80,7 @@ def _data_info(name: str, console: Console) -> None:
     """Show the points of a data file and its arrays or columns."""
     fault, data = "", None
     try:
-        data = read_points(name)
+        data = read_points(name, storage=Storage(MEMORY_LIMIT))
     except FormatError as error:
         fault = str(error)
         if name == "-":

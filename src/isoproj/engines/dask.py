@@ -13,7 +13,7 @@ import hashlib
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
@@ -93,6 +93,7 @@ class DaskEngine:
     ) -> Iterator[Run[Task, Part]]:
         """Return a context with a function that does tasks on the cluster."""
         key = uuid.uuid4().hex
+        self._check_connected()
 
         def run(
             tasks: Sequence[Task], told: Callable[[Part], None] | None = None
@@ -100,9 +101,15 @@ class DaskEngine:
             todo = self._batches(tasks)
             parts: list[Part] = []
             for _ in range(_ATTEMPTS):
-                todo = self._run_batches(points, sweep, key, todo, parts, told)
+                try:
+                    todo = self._run_batches(points, sweep, key, todo, parts, told)
+                except Exception:
+                    self._check_connected()
+                    raise
                 if not todo:
                     return sweep.merge(parts)
+                # Workers that died are replaced; a scheduler is not.
+                self._check_connected()
             msg = (
                 f"the cluster must keep workers alive; they were lost {_ATTEMPTS} "
                 "times over. Give them more memory, or fit on threads (engine=None)."
@@ -112,7 +119,19 @@ class DaskEngine:
         try:
             yield run
         finally:
-            self.client.run(_forget, key, on_error="ignore")
+            if self.client.status == "running":
+                with suppress(OSError):
+                    self.client.run(_forget, key, on_error="ignore")
+
+    def _check_connected(self) -> None:
+        """Raise RuntimeError at once if the scheduler does not answer any more."""
+        if self.client.status != "running":
+            msg = (
+                "the client must be connected to a running scheduler; it is "
+                f"{self.client.status}. Make a new Client, or fit on threads "
+                "(engine=None)."
+            )
+            raise RuntimeError(msg) from None
 
     def _run_batches(
         self,

@@ -41,10 +41,14 @@ __all__ = [
     "LinearProjection",
     "check_count",
     "check_positive",
+    "checked_gap",
     "images_of",
     "shipped_components",
     "telling",
 ]
+
+# Solvers cannot close a relative gap further in float64.
+_FINEST_GAP = 1e-9
 
 
 class LinearProjection(
@@ -272,6 +276,21 @@ def check_positive(name: str, value: float | None, *, integral: bool) -> None:
     if not fits or not value > 0:
         msg = f"{name} must be {what} above 0, or None; got {value!r}. Use None."
         raise ValueError(msg)
+
+
+def checked_gap(tol: object) -> float:
+    """Return the gap to solve for, at least 1e-9; raise ValueError for no such number.
+
+    Solvers that aim below their rounding stall early and return a looser bound.
+    """
+    if (
+        isinstance(tol, bool)
+        or not isinstance(tol, float | int | np.number)
+        or not 0.0 < tol < math.inf
+    ):
+        msg = f"tol must be a number above 0; got {tol!r}. Use 1e-3."
+        raise ValueError(msg)
+    return max(float(tol), _FINEST_GAP)
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import warnings
 from abc import abstractmethod
@@ -20,6 +19,7 @@ from isoproj.estimators.base import (
     LinearProjection,
     check_count,
     check_positive,
+    checked_gap,
     telling,
 )
 from isoproj.estimators.geometry import Geometry
@@ -190,7 +190,7 @@ class CertifiedProjection(LinearProjection):
             search=geometry.search,
             k=None if self.n_components is None else int(self.n_components),
             cap=None if cap is None else float(cap),
-            tol=float(self.tol),
+            tol=checked_gap(self.tol),
             journal=journal,
             seed=seed,
             rounding=geometry.rounding,
@@ -331,10 +331,7 @@ class CertifiedProjection(LinearProjection):
                 f"{cap!r}. It is the share of squared length that a pair may lose."
             )
             raise ValueError(msg)
-        tol: object = self.tol
-        if not isinstance(tol, float | int | np.number) or not 0.0 < tol < math.inf:
-            msg = f"tol must be a number above 0; got {self.tol!r}. Use 1e-3."
-            raise ValueError(msg)
+        checked_gap(self.tol)
         chosen(self.engine)
         check_memory_limit(self.memory_limit)
         if not isinstance(self.verbose, bool | int | np.integer):

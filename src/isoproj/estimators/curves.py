@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from isoproj.estimators.base import check_positive, telling
+from isoproj.estimators.base import check_positive, checked_gap, telling
 from isoproj.estimators.capped import certified_under_cap
 from isoproj.estimators.geometry import Geometry
 from isoproj.numerics.arrays import Rows, check_points
@@ -201,7 +201,7 @@ def distortion_curve(
     problem = Problem(
         search=geometry.search,
         k=None,
-        tol=float(tol),
+        tol=checked_gap(tol),
         journal=Journal(Clock(time_limit)),
         seed=0 if random_state is None else int(random_state),
     )
@@ -383,7 +383,7 @@ def guarantee_frontier(
         search=geometry.search,
         k=int(k),
         objective=geometry.objective_matrix(kept),
-        tol=float(tol),
+        tol=checked_gap(tol),
         seed=0 if random_state is None else int(random_state),
     )
     with telling("guarantee_frontier", verbose):
@@ -423,9 +423,12 @@ def _frontier_results(problem: Problem, n_points: int) -> list[Result]:
 
 
 def _check_frontier(k: object, n_points: object, objective: object, dims: int) -> None:
-    if not is_whole(k) or not 1 <= k < max(dims, 2):
+    if dims < 2:
+        msg = f"X must span at least 2 dimensions; it spans {dims}. Add points."
+        raise ValueError(msg)
+    if not is_whole(k) or not 1 <= k < dims:
         msg = (
-            f"k must be a whole number between 1 and {max(dims - 1, 1)}, below the "
+            f"k must be a whole number between 1 and {dims - 1}, below the "
             f"{dims} dimensions that the points span; got {k!r}."
         )
         raise ValueError(msg)

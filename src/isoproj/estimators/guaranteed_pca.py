@@ -59,7 +59,7 @@ class GuaranteedPCA(CertifiedProjection):
         Keep the most variance, as PCA does, or lose the least on average over the
         pairs that count.
     tol : float, default=1e-2
-        Relative gap at which the two relaxations stop.
+        Relative gap at which the two relaxations stop. Less than 1e-9 means 1e-9.
     max_iter : int or None, default=None
         Most rounds of each of the two searches; None means their own default.
     random_state : int, RandomState instance or None, default=None
@@ -256,12 +256,20 @@ class GuaranteedPCA(CertifiedProjection):
             mean = rows.mean(axis=0, dtype=np.float64)
             spread = np.zeros(rows.shape[1])
             for chunk in row_slices(rows):
-                spread += np.square(rows[chunk] - mean).sum(axis=0)
+                with np.errstate(over="ignore"):
+                    spread += np.square(rows[chunk] - mean).sum(axis=0)
             spread /= rows.shape[0]
         self.mean_ = np.asarray(mean, dtype=rows.dtype)
-        variance = np.asarray(images.var(axis=0, dtype=np.float64)) * scale
+        with np.errstate(over="ignore", invalid="ignore"):
+            variance = np.asarray(images.var(axis=0, dtype=np.float64)) * scale
         self.explained_variance_ = variance
         total = float(np.sum(spread, dtype=np.float64)) * scale
+        if not math.isfinite(total):
+            msg = (
+                "X must be small enough for its variance to be a float64 number; it "
+                "overflows. Divide X by a power of ten."
+            )
+            raise ValueError(msg)
         self._total_variance = total
         # Rows that are all the same have no variance to share out.
         self.explained_variance_ratio_ = variance / total if total else 0.0 * variance

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from isoproj.engines.base import Engine
-from isoproj.estimators.base import telling
+from isoproj.estimators.base import checked_gap, telling
 from isoproj.estimators.certified import CertifiedProjection
 from isoproj.estimators.geometry import Geometry
 from isoproj.numerics.arrays import Rows, check_map, is_sparse
@@ -88,7 +88,7 @@ class NearIsometricProjection(CertifiedProjection):
         Gap between distortion and lower bound, relative to the bound, at which
         ``"minimax"`` stops. If the gap cannot be closed, the bound is improved until
         its own error is at most a tenth of the gap (or ``tol``, if that is below
-        0.5 %).
+        0.5 %). Less than 1e-9 means 1e-9.
     n_restarts : int or None, default=None
         Random starts of the local search of ``"minimax"`` besides its own; None means
         a few where they are cheap.
@@ -478,7 +478,7 @@ class NearIsometricProjection(CertifiedProjection):
             "n_pairs": geometry.pairs.n_pairs,
             "pairs": geometry.pairs.fingerprint,
             "n_components": k,
-            "tol": float(self.tol),
+            "tol": checked_gap(self.tol),
             "random_state": seed,
         }
         return Checkpoint(self.checkpoint, identity)

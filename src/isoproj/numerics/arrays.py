@@ -64,7 +64,46 @@ def check_real(data: ArrayLike | Rows) -> None:
             f"{data.size} masked. Fill them (X.filled(...)) or leave those rows out."
         )
         raise ValueError(msg)
+    if is_sparse(data):
+        _check_layout(data)
     _check_whole(data)
+
+
+def _check_layout(rows: Rows) -> None:
+    """Raise ValueError if indices of a sparse array point outside of it.
+
+    Compiled code of scipy would read and write other memory.
+    """
+    if rows.format == "coo":
+        inside = all(
+            _within(c, n) for c, n in zip(rows.coords, rows.shape, strict=True)
+        )
+    elif rows.format in ("csr", "csc", "bsr"):
+        height, width = rows.blocksize if rows.format == "bsr" else (1, 1)
+        blocks = (rows.shape[0] // height, rows.shape[1] // width)
+        n_major, n_minor = blocks[::-1] if rows.format == "csc" else blocks
+        starts, n_stored = rows.indptr, min(len(rows.indices), len(rows.data))
+        inside = (
+            starts.shape == (n_major + 1,)
+            and starts[0] == 0
+            and bool((np.diff(starts) >= 0).all())
+            and starts[-1] <= n_stored
+            and _within(rows.indices[: starts[-1]], n_minor)
+        )
+    else:
+        _check_layout(rows.tocsr())
+        return
+    if not inside:
+        msg = (
+            f"X must be a valid sparse array; its indices point outside of its shape "
+            f"{rows.shape}. Build it again."
+        )
+        raise ValueError(msg)
+
+
+def _within(indices: NDArray[Any], size: int) -> bool:
+    """Return whether all indices are from 0 to ``size - 1``."""
+    return indices.size == 0 or bool(indices.min() >= 0 and indices.max() < size)
 
 
 def _check_whole(data: Any) -> None:  # noqa: ANN401 - whatever came

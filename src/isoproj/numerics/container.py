@@ -12,9 +12,12 @@ import json
 import os
 import platform
 import re
+import secrets
+import shutil
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -59,20 +62,74 @@ def open_atomically(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     After an error a file that existed before is unchanged.
     """
     target = Path(path)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    handle, name = _nameless(target) or _beside(target)
     try:
         with os.fdopen(handle, "w+b") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        # mkstemp creates private files; set the mode that open() would have set.
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(name, 0o666 & ~mask)  # noqa: PTH101 - a name, not a Path
-        os.replace(name, target)  # noqa: PTH105
+            if name is None:
+                name = _named(file, target)
+        if name is not None:
+            os.chmod(name, _mode(target))  # noqa: PTH101 - a name, not a Path
+            os.replace(name, target)  # noqa: PTH105
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        if name is not None:
+            Path(name).unlink(missing_ok=True)
         raise
+
+
+def _beside(target: Path) -> tuple[int, str]:
+    """Create a file in the folder of another, with a name that is never too long."""
+    try:
+        return tempfile.mkstemp(dir=target.parent, prefix=".isoproj.")
+    except OSError as error:
+        # The user knows the name of the target, not the temporary one.
+        raise OSError(error.errno, error.strerror, str(target)) from None
+
+
+def _nameless(target: Path) -> tuple[int, None] | None:
+    """Open a file without a name on the disk of another, or return None.
+
+    A process that is killed leaves no such file behind. Only Linux has them.
+    """
+    kind = getattr(os, "O_TMPFILE", None)
+    if kind is None or not Path("/proc/self/fd").is_dir():
+        return None
+    try:
+        return os.open(target.parent, kind | os.O_RDWR, 0o600), None
+    except OSError:
+        return None
+
+
+def _named(file: IO[bytes], target: Path) -> str | None:
+    """Give a nameless file the name of the target, or a temporary one if it is taken.
+
+    Return the temporary name, or None.
+    """
+    descriptor = file.fileno()
+    os.fchmod(descriptor, _mode(target))
+    for name in (target, target.parent / f".isoproj.{secrets.token_hex(8)}"):
+        with suppress(OSError):
+            # A descriptor of a folder makes Python follow the link to the file.
+            os.link(f"/proc/self/fd/{descriptor}", name, src_dir_fd=descriptor)
+            return None if name == target else str(name)
+    handle, copy = _beside(target)
+    file.seek(0)
+    with os.fdopen(handle, "wb") as named:
+        shutil.copyfileobj(file, named)
+        named.flush()
+        os.fsync(named.fileno())
+    return copy
+
+
+def _mode(target: Path) -> int:
+    """Return the mode of a file, or the mode that open() gives a new one."""
+    with suppress(OSError):
+        return stat.S_IMODE(target.stat().st_mode)
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
 
 
 def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:

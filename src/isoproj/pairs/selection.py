@@ -97,7 +97,9 @@ def _judged_by_product(
     distances = SquaredDistances.of(
         points.coordinates, blur=2.0 * points.blur, storage=points.storage
     )
-    square = points.to_coordinate_scale(min_distance) ** 2
+    scaled = points.to_coordinate_scale(min_distance)
+    # A product may become infinite, where a power raises an error.
+    square = scaled * scaled
     is_close = np.empty(listed.shape[0], dtype=bool)
     is_open = np.empty(listed.shape[0], dtype=bool)
     every = slice(0, points.n_points)

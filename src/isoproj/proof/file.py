@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -131,6 +132,8 @@ def _entry_fault(layout: Layout, entries: Mapping[str, Any]) -> str:
         # In Python a bool is an int, too.
         if not isinstance(value, kinds) or isinstance(value, bool) != (bool in kinds):
             return f"the entry {name!r}"
+        if isinstance(value, float) and not math.isfinite(value):
+            return f"a finite number as {name!r}"
         if name == "fingerprint" and not _FINGERPRINT.fullmatch(str(value)):
             return f"64 hexadecimal digits as {name!r}"
     for name, kind in layout.choices.items():

@@ -396,11 +396,12 @@ def _lower_bound_claim(
                 name="lower bound", stated=stated, found=fault, holds=False
             )
         found = max(found, hull)
+    crossing = certificate.lower_bound > certificate.distortion
     return CheckedClaim(
         name="lower bound",
-        stated=stated,
+        stated=f"{stated}, above the distortion" if crossing else stated,
         found=f"{found:.9f}",
-        holds=abs(certificate.lower_bound - found) <= _TOLERANCE,
+        holds=abs(certificate.lower_bound - found) <= _TOLERANCE and not crossing,
     )
 
 
@@ -469,6 +470,7 @@ def _guarantee_claims(
     assert found is not None
     holds = abs(found.kept - guarantee.kept) <= _TOLERANCE
     holds &= abs(found.kept_bound - guarantee.kept_bound) <= _TOLERANCE
+    holds &= guarantee.kept <= guarantee.kept_bound
     text = f"{found.kept:.9f}, at most {found.kept_bound:.9f}"
     return [cap, CheckedClaim(name=what, stated=stated, found=text, holds=holds)]
 

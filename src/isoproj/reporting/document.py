@@ -236,12 +236,20 @@ def _environment() -> Any:  # noqa: ANN401 - jinja2's
         undefined=jinja2.StrictUndefined,
     )
     environment.filters.update(percent=percent, amount=amount, plain=_plain_markdown)
+    environment.filters["fenced"] = _fenced
     return environment
 
 
 def _strong_numbers(safe: str) -> str:
     """Return escaped text with its numbers in ``strong`` elements."""
     return re.sub(r"(\d[\d,.]*%?)(?=[\s;.]|$)", r"<strong>\1</strong>", safe)
+
+
+def _fenced(code: str, language: str = "") -> str:
+    """Return a block of code of Markdown, in a fence that the code cannot close."""
+    longest = max(map(len, re.findall("`+", code)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{code}\n{fence}"
 
 
 def _plain_markdown(text: object) -> str:

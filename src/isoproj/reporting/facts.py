@@ -99,13 +99,18 @@ def _model_facts(model: Any, certificate: Certificate, options: Options) -> Fact
     given = get_params(deep=False) if get_params is not None else {}
     status = getattr(model, "status_", None)
     return {
-        "name": options.model_name,
+        "name": _named(options.model_name),
         "estimator": None if get_params is None else type(model).__name__,
         "parameters": {name: _shown(value) for name, value in given.items()},
         "status": None if status is None else str(status),
         "n_iter": getattr(model, "n_iter_", None),
         "dtype": str(certificate.components.dtype),
     }
+
+
+def _named(name: str | None) -> str | None:
+    """Return a file name as text; bytes that are not UTF-8 become question marks."""
+    return None if name is None else name.encode(errors="replace").decode()
 
 
 def _shown(value: object) -> str:
@@ -119,7 +124,7 @@ def _shown(value: object) -> str:
 def _data_facts(certificate: Certificate, options: Options) -> Facts:
     """Return what the certificate knows of the data it was made for."""
     return {
-        "name": options.data_name,
+        "name": _named(options.data_name),
         "n_points": certificate.n_points,
         "n_features": certificate.n_features,
         "n_pairs": certificate.n_pairs,
@@ -398,7 +403,7 @@ def _heldout(scene: Scene, options: Options) -> Facts | None:
     sample, found = scene.heldout(rows, options.max_pairs)
     exact = sample.is_whole
     return {
-        "name": options.heldout_name,
+        "name": _named(options.heldout_name),
         "n_points": int(rows.shape[0]),
         "methods": [_method(n, found[n], exact=exact) for n in found],
         "sampling": _sampling(sample, found["isoproj"].n_pairs),

@@ -30,7 +30,7 @@ def to_pgvector(
     PostgreSQL 14 or newer parses the body when the function is created, so it also
     works where no search path is set: in dumps, indexes and materialised views.
     """
-    _check_name(name)
+    function = _quoted(name)
     k, n_features = certificate.components.shape
     if n_features > _WIDEST:
         msg = (
@@ -48,13 +48,13 @@ def to_pgvector(
     )
     example = (
         f"ALTER TABLE items ADD COLUMN reduced {kind}({k})\n"
-        f"--     GENERATED ALWAYS AS ({name}(embedding)) STORED;\n"
-        f"-- Search with a bound parameter, ORDER BY reduced <-> {name}($1); a\n"
+        f"--     GENERATED ALWAYS AS ({function}(embedding)) STORED;\n"
+        f"-- Search with a bound parameter, ORDER BY reduced <-> {function}($1); a\n"
         f"-- sub-select as the argument is projected again for every row."
     )
     return (
         f"{_comment(certificate, example)}"
-        f"CREATE OR REPLACE FUNCTION {name}(v {kind}) RETURNS {kind}\n"
+        f"CREATE OR REPLACE FUNCTION {function}(v {kind}) RETURNS {kind}\n"
         f"LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE\n"
         f"RETURN ARRAY[\n{terms}\n]::{'vector::' if half else ''}{kind};\n"
     )
@@ -66,15 +66,15 @@ def to_postgres(
     mean: ArrayLike | None = None,
 ) -> str:
     """Return a ``CREATE FUNCTION`` statement for arrays of PostgreSQL, in float64."""
-    _check_name(name)
+    function = _quoted(name)
     n_features = certificate.n_features
     rows = certificate.components.astype(np.float64).tolist()
     listed = ",\n".join(f"      [{','.join(map(repr, row))}]" for row in rows)
     shifts = ",".join(map(repr, _shifts(certificate, mean)))
-    example = f"SELECT {name}(embedding) FROM items;"
+    example = f"SELECT {function}(embedding) FROM items;"
     return (
         f"{_comment(certificate, example)}"
-        f"CREATE OR REPLACE FUNCTION {name}(v double precision[])\n"
+        f"CREATE OR REPLACE FUNCTION {function}(v double precision[])\n"
         f"RETURNS double precision[]\n"
         f"LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $isoproj$\n"
         f"DECLARE\n"
@@ -120,11 +120,15 @@ def _comment(certificate: Certificate, example: str) -> str:
     )
 
 
-def _check_name(name: str) -> None:
-    """Raise ValueError unless the name is a plain SQL identifier."""
+def _quoted(name: str) -> str:
+    """Return a function's name in quotes, or raise ValueError for an odd one.
+
+    In quotes a reserved word such as ``select`` is a name like any other.
+    """
     if not _IDENTIFIER.fullmatch(name):
         msg = (
             "the function's name must be lower-case letters, digits and underscores; "
             f"got {name!r}. Choose one like isoproj_project."
         )
         raise ValueError(msg)
+    return f'"{name}"'

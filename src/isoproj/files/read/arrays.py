@@ -20,6 +20,7 @@ from isoproj.files.read.sources import (
     Content,
     Selection,
     Source,
+    check_unpacked,
     choose_array,
     parsing,
 )
@@ -81,7 +82,7 @@ def read_array(
     content = choose_array(source, array_contents(source), selection)
     with parsing(source):
         if source.format is Format.NPZ:
-            return _read_npz(source, content), content.name
+            return _read_npz(source, content, storage), content.name
         if source.format is Format.SAFETENSORS:
             with safetensors.safe_open(source.plain_path(), framework="numpy") as file:
                 return _read_tensor(file, content, storage), content.name
@@ -180,16 +181,24 @@ def _npz_members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     return members
 
 
-def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
-    """Read one array of an .npz file."""
+def _read_member(
+    archive: zipfile.ZipFile, info: zipfile.ZipInfo, storage: Storage | None = None
+) -> NDArray[Any]:
+    """Read one array of an .npz file into ``storage``, slice by slice."""
+    storage = storage or Storage()
     with archive.open(info) as stream:
         shape, fortran, dtype = _npy_header(stream)
         # Check the header before memory is allocated.
         _check_length(shape, dtype, info.file_size - stream.tell())
-        content = stream.read()
-    _check_length(shape, dtype, len(content))
-    flat = np.frombuffer(content, dtype=dtype)
-    return flat.reshape(shape, order="F" if fortran else "C")
+        array = storage.empty(shape[::-1] if fortran else shape, dtype)
+        raw, n_read = array.reshape(-1).view(np.uint8), 0
+        while part := stream.read(min(storage.slice_bytes, raw.size - n_read)):
+            raw[n_read : n_read + len(part)] = np.frombuffer(part, dtype=np.uint8)
+            n_read += len(part)
+        # Only the end of the stream shows whether its bytes are damaged.
+        n_read += len(stream.read(1))
+    _check_length(shape, dtype, n_read)
+    return array.T if fortran else array
 
 
 def _is_sparse(members: dict[str, zipfile.ZipInfo]) -> bool:
@@ -224,13 +233,16 @@ def _member_header(
     return shape, dtype
 
 
-def _read_npz(source: Source, content: Content) -> Rows:
+def _read_npz(source: Source, content: Content, storage: Storage) -> Rows:
     """Read one array, or the sparse matrix, of an .npz file."""
     with zipfile.ZipFile(source.plain_path()) as archive:
         members = _npz_members(archive)
         if content.dtype.startswith("sparse"):
+            needs = sum(members[n].file_size for n in members if n != "format")
+            # Rows are stored with one number each that tells where they begin.
+            check_unpacked(source.name, needs + 8 * content.shape[0], storage.limit)
             return _read_sparse(archive, members)
-        return _read_member(archive, members[content.name])
+        return _read_member(archive, members[content.name], storage)
 
 
 def _read_sparse(archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo]) -> Rows:

@@ -23,7 +23,7 @@ from isoproj.files.read.sources import (
 )
 from isoproj.files.read.text import read_text, text_names
 from isoproj.numerics.arrays import Rows, checked_rows, is_sparse
-from isoproj.numerics.storage import Storage, row_slices
+from isoproj.numerics.storage import MEMORY_LIMIT, Storage, row_slices
 
 __all__ = [
     "DataFile",
@@ -79,7 +79,7 @@ def read_points(
     if name in BUILT_IN:
         data = _built_in(name)
     else:
-        data = _from_source(_located(name), selection, storage)
+        data = _from_source(_located(name, storage.limit), selection, storage)
     points = _checked(data, min_rows)
     names = data.names
     if columns is not None and not _knows_columns(data):
@@ -156,10 +156,10 @@ def _built_in(name: str) -> DataFile:
     )
 
 
-def _located(name: str) -> Source:
+def _located(name: str, limit: float = MEMORY_LIMIT) -> Source:
     """Return ``locate(name)``; list the built-in data sets if the file is missing."""
     try:
-        return locate(name)
+        return locate(name, limit)
     except FileNotFoundError as error:
         if Path(name).suffix or "/" in name:
             raise

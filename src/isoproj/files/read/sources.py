@@ -15,11 +15,13 @@ from typing import IO
 
 from isoproj.exceptions import FormatError, IsoprojError
 from isoproj.files.formats import HEAD_SIZE, Format, decide, is_gzip
+from isoproj.numerics.storage import MEMORY_LIMIT, SLICE_BYTES
 
 __all__ = [
     "Content",
     "Selection",
     "Source",
+    "check_unpacked",
     "choose_array",
     "choose_columns",
     "locate",
@@ -27,6 +29,9 @@ __all__ = [
     "split_name",
     "whole_file",
 ]
+
+# Files that unpack to so many bytes are read whatever the limit.
+_SMALL = 2**26
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,14 +97,15 @@ class Source:
         raise FormatError(msg)
 
 
-def locate(name: str) -> Source:
+def locate(name: str, limit: float = MEMORY_LIMIT) -> Source:
     """Return the source that a name means: a path, ``path:array``, or "-" for stdin.
 
     Raise OSError if the file is missing or unreadable, and FormatError if its name and
-    content disagree, or if it is empty or a pickle.
+    content disagree, if it is empty or a pickle, or if it unpacks to more bytes than
+    the limit.
     """
     if name == "-":
-        return _from_bytes(name, "-", sys.stdin.buffer.read())
+        return _from_bytes(name, "-", sys.stdin.buffer.read(), limit=limit)
     path, array = split_name(name)
     if path.is_dir():
         msg = f"{path} must be a file; it is a directory. Name a file in it."
@@ -108,7 +114,7 @@ def locate(name: str) -> Source:
         raise FileNotFoundError(_missing(path))
     if path.is_fifo():
         # A pipe such as the shell's <(command) can be read only once.
-        return _from_bytes(str(path), "-", path.read_bytes(), array)
+        return _from_bytes(str(path), "-", path.read_bytes(), array, limit=limit)
     if not path.is_file():
         msg = f"{path} must be a file; it is a device. Name a file, or - for a pipe."
         raise OSError(msg)
@@ -120,7 +126,7 @@ def locate(name: str) -> Source:
         msg = f"{path} {named} named .gz, but its content {found} gzip. Rename it."
         raise FormatError(msg)
     if named_gzip:
-        content = _decompressed(str(path), path.read_bytes())
+        content = _decompressed(str(path), path.read_bytes(), limit)
         return _from_bytes(str(path), path.name, content, array)
     size = path.stat().st_size
     return Source(
@@ -145,12 +151,17 @@ def split_name(name: str) -> tuple[Path, str | None]:
 
 
 def _from_bytes(
-    name: str, file_name: str, content: bytes, array: str | None = None
+    name: str,
+    file_name: str,
+    content: bytes,
+    array: str | None = None,
+    *,
+    limit: float = MEMORY_LIMIT,
 ) -> Source:
     """Return a source whose bytes are in memory; ``file_name`` decides its format."""
     shown = "standard input" if name == "-" else name
     if file_name == "-" and is_gzip(content[:2]):
-        content = _decompressed(shown, content)
+        content = _decompressed(shown, content, limit)
     head = content[:HEAD_SIZE]
     format_ = decide(shown, head, len(content))
     if not format_.may_be_gzipped:
@@ -169,16 +180,34 @@ def _from_bytes(
     )
 
 
-def _decompressed(name: str, content: bytes) -> bytes:
-    """Return the bytes inside a gzip file, or raise FormatError."""
+def _decompressed(name: str, content: bytes, limit: float) -> bytes:
+    """Return the bytes inside a gzip file, at most ``limit``, or raise FormatError."""
+    parts: list[bytes] = []
     try:
-        return gzip.decompress(content)
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as packed:
+            while part := packed.read(SLICE_BYTES):
+                parts.append(part)
+                check_unpacked(name, sum(map(len, parts)), limit)
+        return b"".join(parts)
     except (EOFError, OSError, zlib.error) as error:
         msg = (
             f"{name} must be a whole gzip file; decompressing it fails: {error}. "
             "Fetch or make it again."
         )
         raise FormatError(msg) from None
+
+
+def check_unpacked(name: str, n_bytes: float, limit: float) -> None:
+    """Raise FormatError if a compressed or sparse file needs more memory than allowed.
+
+    A file of a few kilobytes can unpack to gigabytes.
+    """
+    if n_bytes > max(limit, _SMALL):
+        msg = (
+            f"{name} must unpack to at most {limit / 1e9:.3g} GB; it needs "
+            f"{n_bytes / 1e9:.3g} GB or more. Raise --memory-limit, or unpack it first."
+        )
+        raise FormatError(msg)
 
 
 def _missing(path: Path) -> str:
