@@ -14,7 +14,7 @@ import platform
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -32,6 +32,7 @@ __all__ = [
     "FORMAT_VERSION",
     "Header",
     "Tensors",
+    "check_writable",
     "open_atomically",
     "read_container",
     "versions",
@@ -59,7 +60,7 @@ def open_atomically(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     After an error a file that existed before is unchanged.
     """
     target = Path(path)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    handle, name = _beside(target)
     try:
         with os.fdopen(handle, "w+b") as file:
             yield file
@@ -73,6 +74,26 @@ def open_atomically(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Raise OSError unless a file of this name can be written beside the others."""
+    target = Path(path)
+    # An ordinary question shows names that are too long for the system.
+    with suppress(FileNotFoundError):
+        os.lstat(target)
+    handle, name = _beside(target)
+    os.close(handle)
+    Path(name).unlink()
+
+
+def _beside(target: Path) -> tuple[int, str]:
+    """Create a file in the folder of another, with a name that is never too long."""
+    try:
+        return tempfile.mkstemp(dir=target.parent, prefix=".isoproj.")
+    except OSError as error:
+        # The user knows the name of the target, not the temporary one.
+        raise OSError(error.errno, error.strerror, str(target)) from None
 
 
 def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
