@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from isoproj.exceptions import ClaimError
 from isoproj.numerics.arrays import Rows, check_points
-from isoproj.numerics.spectral import Array, Indices
+from isoproj.numerics.spectral import Indices
 from isoproj.numerics.storage import MEMORY_LIMIT, Storage, check_memory_limit
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairKind, PairSet, prepare_pairs
@@ -29,6 +29,7 @@ from isoproj.proof.certificate import Certificate, Exclusion, Guarantee
 from isoproj.proof.confidence import share_above
 from isoproj.proof.file import naming_fault
 from isoproj.proof.hull import HullProof, hull_bound
+from isoproj.proof.weights import weights_fault
 
 __all__ = ["CheckedClaim", "check_claims", "verify"]
 
@@ -378,7 +379,7 @@ def _lower_bound_claim(
     """Compute the lower bound from the dual weights again."""
     stated = f"{certificate.lower_bound:.9f}"
     pairs, weights = certificate.weighted_pairs, certificate.weights
-    fault = _weights_fault(counting, pairs, weights, points)
+    fault = weights_fault(counting, pairs, weights, points)
     if not fault and abs(math.fsum(weights) - 1.0) > _TOLERANCE:
         fault = f"weights that sum to {math.fsum(weights):.9f}"
     if fault:
@@ -411,7 +412,7 @@ def _hull_bound(
     axes, pairs = hull.hull_axes, hull.hull_pairs
     if axes.shape != (certificate.n_components + 1, certificate.n_features):
         return 0.0, "a subspace of another number of dimensions"
-    fault = _weights_fault(counting, pairs, np.ones(pairs.shape[0]), points)
+    fault = weights_fault(counting, pairs, np.ones(pairs.shape[0]), points)
     if fault:
         return 0.0, f"a hull with {fault}"
     found = hull_bound(points, axes, pairs)
@@ -427,7 +428,7 @@ def _exclusion_claim(
     name = "too few dimensions"
     stated = f"{exclusion.n_components} for {exclusion.cap:.9f}"
     pairs, weights = exclusion.excluding_pairs, exclusion.excluding_weights
-    fault = _weights_fault(counting, pairs, weights, points)
+    fault = weights_fault(counting, pairs, weights, points)
     if not fault and exclusion.n_components < 1:
         fault = "no dimensions"
     if fault:
@@ -454,7 +455,7 @@ def _guarantee_claims(
     )
     stated = f"{guarantee.kept:.9f}, at most {guarantee.kept_bound:.9f}"
     what = f"{guarantee.objective.value} kept"
-    fault = _weights_fault(pairs, guarantee.capped_pairs, guarantee.multipliers, points)
+    fault = weights_fault(pairs, guarantee.capped_pairs, guarantee.multipliers, points)
     if fault and guarantee.multipliers.size:
         return [cap, CheckedClaim(name=what, stated=stated, found=fault, holds=False)]
     found = certify_guarantee(
@@ -471,24 +472,3 @@ def _guarantee_claims(
     holds &= abs(found.kept_bound - guarantee.kept_bound) <= _TOLERANCE
     text = f"{found.kept:.9f}, at most {found.kept_bound:.9f}"
     return [cap, CheckedClaim(name=what, stated=stated, found=text, holds=holds)]
-
-
-def _weights_fault(
-    counting: PairSet, pairs: Indices, weights: Array, points: Points
-) -> str:
-    """Return why weights on pairs prove no bound, or an empty string."""
-    if weights.shape != (pairs.shape[0],) or pairs.shape[1:] != (2,) or not pairs.size:
-        return "weights that do not fit their pairs"
-    if pairs.min() < 0 or pairs.max() >= points.n_points:
-        return "pairs outside the data"
-    with np.errstate(over="ignore"):
-        mass = weights.sum()
-    if not np.isfinite(mass) or weights.min() < 0.0:
-        return "weights that are negative or not finite"
-    first = points.first_copy[pairs]
-    if (first[:, 0] == first[:, 1]).any():
-        return "a pair of identical points"
-    # A pair that does not count may lose more than every pair that does.
-    if not counting.holds(pairs, points.n_points).all():
-        return "weight on a pair that does not count"
-    return ""
