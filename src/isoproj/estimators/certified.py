@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from isoproj.engines.base import Engine, chosen
 from isoproj.estimators.base import LinearProjection, check_positive, telling
 from isoproj.estimators.geometry import Geometry
+from isoproj.estimators.precision import warn_of_rounding
 from isoproj.exceptions import FormatError
 from isoproj.numerics.arrays import Rows
 from isoproj.numerics.container import Tensors, read_container, write_container
@@ -139,6 +140,7 @@ class CertifiedProjection(LinearProjection):
             self._measure(rows)
             self._measure_heldout(given, y, split)
             self._warn(geometry.points.n_dims)
+            warn_of_rounding(certificate, geometry, stacklevel=2)
         return self
 
     @abstractmethod

@@ -44,7 +44,7 @@ _EPS = float(np.finfo(np.float64).eps)
 _TOLERANCE = 1e-9
 # A certificate lists few worst pairs; a search for very many would take hours.
 _MOST_WORST = 1000
-# An honest share fails the check by a fresh sample less often than this.
+# A fresh sample that is rarer than this under the stated share contradicts it.
 _RARE = 1e-9
 
 
