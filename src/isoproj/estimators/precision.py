@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 
 import numpy as np
@@ -14,8 +15,9 @@ from isoproj.proof.certificate import Certificate
 
 __all__ = ["warn_of_rounding"]
 
-# Rows whose pairs are measured.
+# Rows whose pairs are measured, and entries of the differences of these pairs.
 _MOST = 200
+_ENTRIES = 4e6
 # A loss that rounding raises by less than this, or by less than this share of what is
 # kept, is not worth a warning.
 _LEAST = 1e-4
@@ -62,7 +64,8 @@ def _rows_at_risk(certificate: Certificate, n_rows: int) -> Indices:
     pairs = np.vstack([certificate.worst_pairs, certificate.weighted_pairs])
     named = pairs[(pairs < n_rows).all(axis=1)].ravel()
     first = np.sort(np.unique(named, return_index=True)[1])
-    return np.sort(named[first[:_MOST]])
+    room = 1 + math.isqrt(int(2 * _ENTRIES / certificate.n_features))
+    return np.sort(named[first[: min(_MOST, max(2, room))]])
 
 
 def _lengths(points: Rows, pairs: Indices) -> Array:
