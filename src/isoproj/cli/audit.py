@@ -87,7 +87,7 @@ def verify(options: argparse.Namespace, console: Console) -> None:
         )
     verified = all(claim.holds for claim in claims)
     rows = [
-        [claim.name, claim.stated, claim.found, "pass" if claim.holds else "FAIL"]
+        [claim.title, claim.stated, claim.found, "pass" if claim.holds else "FAIL"]
         for claim in claims
     ]
     console.table(["claim", "stated", "recomputed", ""], rows)

@@ -7,7 +7,8 @@ from typing import Any
 
 from isoproj.cli import payloads
 from isoproj.cli.console import Console
-from isoproj.cli.models import check_dimensions, check_outputs, map_of, options_data
+from isoproj.cli.models import check_dimensions, map_of, options_data
+from isoproj.cli.outputs import check_outputs, saved
 from isoproj.numerics.container import write_atomically
 from isoproj.plot.axes import save_axes
 from isoproj.reproduction.compare import DEFAULT_METHODS, Record
@@ -18,7 +19,7 @@ __all__ = ["compare"]
 
 def compare(options: argparse.Namespace, console: Console) -> None:
     """Fit every method for every k and seed; print a table, write records and plot."""
-    check_outputs(options, options.output, options.plot)
+    check_outputs(options, options.output, plot=options.plot)
     data = options_data(options, min_rows=2)
     check_dimensions(options.n_components, data)
     console.note(str(data))
@@ -32,9 +33,11 @@ def compare(options: argparse.Namespace, console: Console) -> None:
         progress=lambda record: console.note(_line(record)),
     )
     if options.output is not None:
-        write_atomically(options.output, comparison.json_lines().encode())
+        lines = comparison.json_lines().encode()
+        saved(console, options.output, lambda path: write_atomically(path, lines))
     if options.plot is not None:
-        save_axes(comparison.plot(), options.plot)
+        axes = comparison.plot()
+        saved(console, options.plot, lambda path: save_axes(axes, path))
     console.say(comparison.table(options.metric))
     records: list[Any] = [dict(record) for record in comparison.records]
     console.tell(payloads.Compare(data=payloads.Data.of(data), records=records))

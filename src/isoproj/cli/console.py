@@ -40,6 +40,7 @@ class Console:
         self.quiet = quiet
         self.verbose = verbose
         self.warnings: list[str] = []
+        self.failures: list[str] = []
 
     def say(self, text: str) -> None:
         """Print a line of the result, unless the result is JSON."""
@@ -62,6 +63,10 @@ class Console:
         """Print a warning, and keep it for the JSON result."""
         self.warnings.append(text)
         self.note(f"note: {text}")
+
+    def fail(self, text: str) -> None:
+        """Keep a failure that is told after the result, with the exit status."""
+        self.failures.append(text)
 
     def table(
         self,

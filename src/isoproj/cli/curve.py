@@ -8,12 +8,12 @@ from isoproj.cli import payloads
 from isoproj.cli.console import Console
 from isoproj.cli.models import (
     check_dimensions,
-    check_outputs,
     count_pairs,
     options_data,
     pair_options,
     read_labels,
 )
+from isoproj.cli.outputs import check_outputs, saved
 from isoproj.estimators.curves import (
     DistortionCurve,
     distortion_curve,
@@ -26,7 +26,7 @@ __all__ = ["curve", "frontier"]
 
 def curve(options: argparse.Namespace, console: Console) -> None:
     """Print distortion and lower bound for many numbers of dimensions."""
-    check_outputs(options, options.plot)
+    check_outputs(options, plot=options.plot)
     data = options_data(options, min_rows=2)
     largest = min(options.max_k, int(data.points.shape[1]))
     check_dimensions(options.n_components or (), data)
@@ -44,7 +44,8 @@ def curve(options: argparse.Namespace, console: Console) -> None:
     if options.plot is not None:
         from isoproj import plot
 
-        save_axes(plot.distortion_curve(found), options.plot)
+        axes = plot.distortion_curve(found)
+        saved(console, options.plot, lambda path: save_axes(axes, path))
     console.say(str(found))
     if found.knees:
         console.say(f"knees: k = {', '.join(map(str, found.knees))}")
@@ -67,7 +68,7 @@ def curve(options: argparse.Namespace, console: Console) -> None:
 
 def frontier(options: argparse.Namespace, console: Console) -> None:
     """Print the share kept and the loss of the worst pair for several caps."""
-    check_outputs(options, options.plot)
+    check_outputs(options, plot=options.plot)
     data = options_data(options, min_rows=2)
     console.note(str(data))
     with console.progress("searching", n_pairs=count_pairs(data)):
@@ -84,7 +85,8 @@ def frontier(options: argparse.Namespace, console: Console) -> None:
     if options.plot is not None:
         from isoproj import plot
 
-        save_axes(plot.frontier(found), options.plot)
+        axes = plot.frontier(found)
+        saved(console, options.plot, lambda path: save_axes(axes, path))
     console.say(str(found))
     points = [
         payloads.FrontierPoint(

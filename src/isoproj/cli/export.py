@@ -9,7 +9,8 @@ from pathlib import Path
 from isoproj.cli import payloads
 from isoproj.cli.arguments import EXPORTS
 from isoproj.cli.console import Console
-from isoproj.cli.models import Model, check_outputs, load_model
+from isoproj.cli.models import Model, load_model
+from isoproj.cli.outputs import check_outputs
 from isoproj.files.export.dense import check_folder, to_dense, write_folder
 from isoproj.files.export.faiss import to_faiss
 from isoproj.files.export.matrices import to_npy, to_safetensors
@@ -46,6 +47,7 @@ def export(options: argparse.Namespace, console: Console) -> None:
     is_folder = options.to == "sentence-transformers"
     if is_folder:
         check_folder(output, force=options.force)
+        check_outputs(options, folder=output)
     else:
         check_outputs(options, output)
     model = load_model(options.model)

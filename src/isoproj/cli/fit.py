@@ -14,12 +14,12 @@ from isoproj.cli.console import Console
 from isoproj.cli.errors import Interrupted, UsageError
 from isoproj.cli.models import (
     check_dimensions,
-    check_outputs,
     count_pairs,
     options_data,
     pair_options,
     read_labels,
 )
+from isoproj.cli.outputs import check_outputs, saved
 from isoproj.estimators.guaranteed_pca import GuaranteedPCA
 from isoproj.estimators.near_isometric import NearIsometricProjection
 from isoproj.files.read.reading import DataFile
@@ -59,7 +59,7 @@ def fit(options: argparse.Namespace, console: Console) -> None:
     if data.names is not None:
         model.feature_names_in_ = np.asarray(data.names, dtype=object)
     if options.output is not None:
-        model.save(options.output)
+        options.output = saved(console, options.output, model.save)
     _show(options, console, model, seconds)
     if model.distortion_ > _MUCH and model.heldout_ is None:
         console.say(_why_so_much(model.certificate_, data.points))

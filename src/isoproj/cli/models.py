@@ -1,4 +1,4 @@
-"""Read what a command line names: model, data, pairs, labels; check outputs."""
+"""Read what a command line names: model, data, pairs, labels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from isoproj.estimators.certified import CertifiedProjection
 from isoproj.files.read.maps import MapFile, read_map
 from isoproj.files.read.reading import DataFile, holds_model, read_pairs, read_points
 from isoproj.files.read.sources import split_name
-from isoproj.files.write.writing import check_output
 from isoproj.numerics.arrays import Rows
 from isoproj.numerics.container import read_container
 from isoproj.numerics.maps import Orientation
@@ -29,7 +28,6 @@ __all__ = [
     "check_dimensions",
     "check_features",
     "check_map_name",
-    "check_outputs",
     "count_pairs",
     "load_model",
     "map_of",
@@ -107,19 +105,6 @@ def check_dimensions(ks: Iterable[int], data: DataFile) -> None:
                 f"got {k}. Choose a value in that range."
             )
             raise UsageError(msg)
-
-
-def check_outputs(options: argparse.Namespace, *names: str | None) -> None:
-    """Raise OSError unless all named files may be written; None is no file."""
-    inputs = [
-        value
-        for name in ("model", "data", "pairs", "labels", "heldout")
-        if isinstance(value := getattr(options, name, None), str)
-    ]
-    inputs += [str(split_name(name)[0]) for name in inputs]
-    for name in names:
-        if name is not None:
-            check_output(name, inputs=inputs, force=options.force)
 
 
 def load_model(path: str) -> Model:

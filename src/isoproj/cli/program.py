@@ -60,6 +60,8 @@ def _run(options: argparse.Namespace) -> int:
         )
         with _shown_warnings(console):
             getattr(module, options.verb)(options, console)
+        for failure in console.failures:
+            _complain(options.verb, failure)
     except ClaimFailed:
         return CLAIM_FAILED
     except Interrupted:
@@ -75,7 +77,7 @@ def _run(options: argparse.Namespace) -> int:
             raise
         _complain(options.verb, line or _unexpected_line(error))
         return CLAIM_FAILED if _is_infeasible(error) else UNUSABLE
-    return DONE
+    return UNUSABLE if console.failures else DONE
 
 
 def _is_infeasible(error: Exception) -> bool:

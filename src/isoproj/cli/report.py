@@ -12,11 +12,11 @@ from isoproj.cli import payloads
 from isoproj.cli.console import Console
 from isoproj.cli.errors import ClaimFailed, UsageError
 from isoproj.cli.models import (
-    check_outputs,
     load_model,
     options_data,
     read_labels,
 )
+from isoproj.cli.outputs import check_outputs, saved
 from isoproj.estimators.curves import Frontier, guarantee_frontier
 from isoproj.exceptions import ClaimError
 from isoproj.numerics.arrays import Rows
@@ -56,13 +56,13 @@ def report(options: argparse.Namespace, console: Console) -> None:
     except ClaimError as error:
         console.note(f"isoproj report: {error}")
         raise ClaimFailed from None
-    made.save(options.output)
-    console.say(f"{options.output}: {made}")
+    written = saved(console, options.output, made.save)
+    console.say(f"{written}: {made}")
     facts = made.to_dict()
     output = payloads.ReportFile(
-        name=options.output,
+        name=written,
         format=kind,
-        n_bytes=Path(options.output).stat().st_size,
+        n_bytes=Path(written).stat().st_size,
     )
     console.tell(
         payloads.Report(

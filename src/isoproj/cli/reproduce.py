@@ -12,7 +12,8 @@ import numpy as np
 from isoproj.cli import payloads
 from isoproj.cli.console import Console
 from isoproj.cli.errors import Interrupted, UsageError
-from isoproj.numerics.container import write_atomically
+from isoproj.cli.outputs import saved
+from isoproj.numerics.container import check_writable, write_atomically
 from isoproj.numerics.threads import n_threads
 from isoproj.reproduction.claims import Verdict, verdicts
 from isoproj.reproduction.datasets import MissingDataError, load
@@ -55,6 +56,8 @@ def reproduce(options: argparse.Namespace, console: Console) -> None:
                 "SDP+DR by SCS is left out; pip install 'isoproj[sdp]' adds it."
             )
         folder.mkdir(parents=True, exist_ok=True)
+        check_writable(path)
+        check_writable(_page_of(folder))
         records = _run(experiments, path, jobs, console)
     _publish(options, experiments, records, console)
 
@@ -184,23 +187,29 @@ def _publish(
     else:
         drawn = draw_all(here, folder)
         figures = [path for paths in drawn.values() for path in paths]
-    page = folder.with_name(f"{folder.name}.md")
+    page = _page_of(folder)
     beside = folder.name if figures else None
     text = render_page(records, experiments, page_command(options), beside)
-    write_atomically(page, text.encode())
+    content = text.encode()
+    written = saved(console, str(page), lambda path: write_atomically(path, content))
     found = verdicts(here)
     rows = [[v.claim.name, str(v.outcome), str(v.n_cells), v.measured] for v in found]
     console.table(["claim", "verdict", "cells", "measured"], rows)
-    console.say(f"wrote {page}")
+    console.say(f"wrote {written}")
     console.tell(
         payloads.Reproduce(
             folder=os.fspath(folder),
-            page=os.fspath(page),
+            page=written,
             figures=[os.fspath(path) for path in figures],
             experiments=_counts(experiments, records),
             verdicts=[_told(verdict) for verdict in found],
         )
     )
+
+
+def _page_of(folder: Path) -> Path:
+    """Return the file of the page about the records of a folder."""
+    return folder.with_name(f"{folder.name}.md")
 
 
 def _counts(

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from isoproj.cli import payloads
 from isoproj.cli.console import Console
 from isoproj.cli.errors import UsageError
-from isoproj.cli.models import Model, check_outputs, load_model, options_data
+from isoproj.cli.models import Model, load_model, options_data
+from isoproj.cli.outputs import check_outputs, saved
 from isoproj.files.formats import Format
 from isoproj.files.read.reading import DataFile
 from isoproj.files.write.anndata import write_anndata
@@ -50,7 +51,15 @@ def transform(options: argparse.Namespace, console: Console) -> None:
         write_npy(sys.stdout.buffer, blocks)
         sys.stdout.buffer.flush()
         return
-    format_ = _write(options, model, data, blocks)
+    unused: list[Blocks] = [blocks]
+
+    def write(path: str) -> None:
+        # Blocks can be written once; a second try projects again.
+        fresh = unused.pop() if unused else projected(model.estimator, points)
+        _write(path, options, model, data, fresh)
+
+    format_ = output_format(options.output)
+    options.output = saved(console, options.output, write)
     if format_ is Format.FVECS and blocks.dtype != np.float32:
         console.warn(f"{options.output} holds float32; the projection was float64.")
     n_points, k = blocks.shape
@@ -70,16 +79,15 @@ def transform(options: argparse.Namespace, console: Console) -> None:
 
 
 def _write(
-    options: argparse.Namespace, model: Model, data: DataFile, blocks: Blocks
-) -> Format:
+    path: str, options: argparse.Namespace, model: Model, data: DataFile, blocks: Blocks
+) -> None:
     """Write the projected points; an .h5ad file becomes a copy with ``obsm``."""
-    if is_anndata_name(options.output) and is_anndata_name(data.name):
+    if is_anndata_name(path) and is_anndata_name(data.name):
         stated = model.certificate
-        source, chosen = data.name, data.chosen
-        write_anndata(options.output, source, blocks, stated, chosen=chosen)
-        return Format.HDF5
+        write_anndata(path, data.name, blocks, stated, chosen=data.chosen)
+        return
     names = [str(n) for n in model.estimator.get_feature_names_out()]
-    return write_blocks(options.output, blocks, names=names, force=options.force)
+    write_blocks(path, blocks, names=names, force=options.force)
 
 
 def _check_pipe(console: Console) -> None:

@@ -23,6 +23,7 @@ from isoproj.estimators.base import (
     telling,
 )
 from isoproj.estimators.geometry import Geometry
+from isoproj.estimators.precision import warn_of_rounding
 from isoproj.exceptions import FormatError
 from isoproj.numerics.arrays import Rows
 from isoproj.numerics.container import Tensors, read_container, write_container
@@ -146,7 +147,7 @@ class CertifiedProjection(LinearProjection):
             self._adopt_solve(result)
             self._measure(rows)
             self._measure_heldout(given, y, split)
-            self._warn(geometry.points.n_dims)
+            self._warn(geometry)
         return self
 
     @abstractmethod
@@ -367,9 +368,10 @@ class CertifiedProjection(LinearProjection):
         # A fit that had nothing to iterate on has looked at its answer once.
         self.n_iter_ = result.history[-1].iteration if result.history else 1
 
-    def _warn(self, n_dims: int) -> None:
-        """Warn if nothing is lost, or if the solver stopped early."""
-        k = self.n_components_
+    def _warn(self, geometry: Geometry) -> None:
+        """Warn if nothing is lost, if rounding loses more, or of an early stop."""
+        warn_of_rounding(self.certificate_, geometry, stacklevel=3)
+        k, n_dims = self.n_components_, geometry.points.n_dims
         if k > n_dims and self.distortion_ <= _NOTHING:
             msg = (
                 f"The points span only {n_dims} dimensions, so that "

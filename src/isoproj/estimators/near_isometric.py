@@ -16,6 +16,7 @@ from isoproj.engines.base import Engine
 from isoproj.estimators.base import checked_gap, telling
 from isoproj.estimators.certified import CertifiedProjection
 from isoproj.estimators.geometry import Geometry
+from isoproj.estimators.precision import warn_of_rounding
 from isoproj.numerics.arrays import Rows, check_map, is_sparse
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.storage import Storage
@@ -348,6 +349,7 @@ class NearIsometricProjection(CertifiedProjection):
             )
         # The pairs of a proof that fewer dimensions cannot do are all still there.
         self._adopt(replace(certificate, exclusion=last.exclusion))
+        warn_of_rounding(certificate, geometry, stacklevel=3)
 
     def _check_update(self, last: Certificate) -> None:
         """Raise unless the model's pairs and solver allow an update."""

@@ -35,6 +35,7 @@ __all__ = [
     "FORMAT_VERSION",
     "Header",
     "Tensors",
+    "check_writable",
     "open_atomically",
     "read_container",
     "versions",
@@ -77,6 +78,17 @@ def open_atomically(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         if name is not None:
             Path(name).unlink(missing_ok=True)
         raise
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Raise OSError unless a file of this name can be written beside the others."""
+    target = Path(path)
+    # An ordinary question shows names that are too long for the system.
+    with suppress(FileNotFoundError):
+        os.lstat(target)
+    handle, name = _beside(target)
+    os.close(handle)
+    Path(name).unlink()
 
 
 def _beside(target: Path) -> tuple[int, str]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
 import threadpoolctl
@@ -19,21 +20,79 @@ Result = TypeVar("Result")
 
 
 @functools.cache
-def _controller() -> threadpoolctl.ThreadpoolController:
-    """Return the controller of BLAS threads."""
+def _libraries() -> list[threadpoolctl.LibController]:
+    """Return the BLAS libraries that are loaded."""
     # Cached, because the search for loaded libraries takes milliseconds.
-    return threadpoolctl.ThreadpoolController()
+    found = threadpoolctl.ThreadpoolController().lib_controllers
+    return [library for library in found if library.user_api == "blas"]
 
 
-def one_blas_thread() -> AbstractContextManager[object]:
+class _Limit:
+    """One BLAS thread while any thread of the process is inside; restored exactly.
+
+    The number of BLAS threads belongs to the process. So the first thread to enter
+    notes it, and the last one to leave sets it again. OpenBLAS ignores the request of
+    another thread once the main thread has made one, so the main thread sets it
+    whenever it leaves; threads still inside then run slower, and nothing else changes.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._depth = threading.local()
+        self._n_inside = 0
+        self._before: list[int] = []
+
+    def enter(self) -> None:
+        """Set one thread, unless this thread is inside already."""
+        depth = getattr(self._depth, "value", 0)
+        self._depth.value = depth + 1
+        if depth:
+            return
+        with self._lock:
+            now = [library.get_num_threads() for library in _libraries()]
+            # What could not be set again is still owed, if nobody has changed it.
+            is_owed = len(self._before) == len(now) and all(n == 1 for n in now)
+            if not self._n_inside and not is_owed:
+                self._before = now
+            self._n_inside += 1
+            _set_threads([1] * len(now))
+
+    def leave(self) -> None:
+        """Set what was before, if no other thread is inside or this is the main one."""
+        self._depth.value -= 1
+        if self._depth.value:
+            return
+        with self._lock:
+            self._n_inside -= 1
+            is_main = threading.current_thread() is threading.main_thread()
+            if self._n_inside and not is_main:
+                return
+            _set_threads(self._before)
+            now = [library.get_num_threads() for library in _libraries()]
+            if not self._n_inside and now == self._before:
+                self._before = []
+
+
+def _set_threads(counts: list[int]) -> None:
+    """Set the number of threads of each BLAS library."""
+    for library, count in zip(_libraries(), counts, strict=False):
+        library.set_num_threads(count)
+
+
+_LIMIT = _Limit()
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
     """Return a context in which BLAS runs on one thread.
 
     Several BLAS threads made small eigenproblems up to 48 times slower.
     """
-    limits: AbstractContextManager[object] = _controller().limit(
-        limits=1, user_api="blas"
-    )
-    return limits
+    _LIMIT.enter()
+    try:
+        yield
+    finally:
+        _LIMIT.leave()
 
 
 def single_blas_thread(

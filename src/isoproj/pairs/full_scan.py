@@ -21,6 +21,7 @@ from isoproj.engines.base import Engine, Visitor, chosen
 from isoproj.numerics.progress import Walk, tell
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.blocks import Block, PairBlocks, Real, SquaredDistances, Workspace
+from isoproj.pairs.even_maps import NEARLY_EVEN, EvenMap, unevenness
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairSet
 from isoproj.pairs.tally import N_BINS, PairSummary, Tally
@@ -174,10 +175,13 @@ class _AllPairsScan:
         is_wide = (
             sweep.n_pairs <= self.settings.most_float64
             or sweep.top > LARGEST_FLOAT32_RATIO
+            # Float32 cannot tell pairs apart that lose nearly the same.
+            or unevenness(points, sweep.components) <= NEARLY_EVEN
         )
         self.factors = self._factors(np.float64 if is_wide else np.float32)
         self.float64_factors = self.factors if is_wide else None
         self.blocks = PairBlocks(points.first_copy, _ACCURACY)
+        self.even = EvenMap.of(points, sweep.components)
         # What a leader must reach in any stripe so far, by sign.
         self.floors = {1.0: -math.inf, -1.0: -math.inf}
         self.lock = threading.Lock()
@@ -289,9 +293,17 @@ class _AllPairsScan:
         i, j = entries.T
         pairs = block.numbered(entries)
         kept = ratios[i, j].astype(np.float64)
+        squares = block.squares[i, j].astype(np.float64)
         best = sign * (1.0 - kept)
-        best += _reach(kept, block.squares[i, j].astype(np.float64), pairs, factors)
-        self._settle_best(tally, sign, pairs, best)
+        best += _reach(kept, squares, pairs, factors)
+        # Where pairs tie, those after the last leader need no measurement. No pair
+        # loses more than its whole length.
+        most = np.full(best.size, 1.0 if sign > 0.0 else np.inf)
+        if self.even is not None:
+            most = np.minimum(most, self.even.ceilings(pairs, squares, sign))
+        chosen = best >= self._floor(tally, sign)
+        chosen &= tally.may_join(sign, pairs, most)
+        self._settle_best(tally, sign, pairs[chosen], best[chosen], most[chosen])
 
     def _bars(self, sign: float, floor: float, block: Block, factors: _Factors) -> Real:
         """Return, row by row, what ``sign * ratio`` of a leader cannot exceed.
@@ -308,16 +320,21 @@ class _AllPairsScan:
         return np.asarray(-1.0 - floor + mapped + self.sweep.top * error + 1e-6)
 
     def _settle_best(
-        self, tally: Tally, sign: float, pairs: Indices, best: Array
+        self, tally: Tally, sign: float, pairs: Indices, best: Array, most: Array
     ) -> None:
-        """Settle pairs, largest upper bound ``best`` first, until none can lead."""
+        """Settle pairs, largest upper bound ``best`` first, until none can lead.
+
+        ``most`` is another upper bound, finer for maps that scale all lengths alike.
+        """
         order = np.argsort(-best)
         for start in range(0, order.size, self.settings.n_settled):
             chunk = order[start : start + self.settings.n_settled]
             chunk = chunk[best[chunk] >= self._floor(tally, sign)]
             if chunk.size == 0:
                 break
-            self._settle_leaders(tally, pairs[chunk])
+            chunk = chunk[tally.may_join(sign, pairs[chunk], most[chunk])]
+            if chunk.size:
+                self._settle_leaders(tally, pairs[chunk])
 
     def _settle_leaders(self, tally: Tally, pairs: Indices) -> None:
         losses = exact_losses(self.points, pairs, self.components)
@@ -326,6 +343,9 @@ class _AllPairsScan:
     def _floor(self, tally: Tally, sign: float) -> float:
         """Return what a leader must reach, in this stripe or in another."""
         own = tally.floor(sign)
+        if self.even is not None:
+            # Which of tied pairs are measured must not depend on other threads.
+            return own
         with self.lock:
             self.floors[sign] = max(self.floors[sign], own)
             return self.floors[sign]

@@ -83,6 +83,10 @@ class Tally:
         """Return the loss (``sign=1``) or gain (``-1``) a new leader must reach."""
         return (self.losers if sign > 0 else self.gainers).floor
 
+    def may_join(self, sign: float, pairs: Indices, most: Array) -> NDArray[np.bool_]:
+        """Return which pairs can become leaders if they reach at most ``most``."""
+        return (self.losers if sign > 0 else self.gainers).may_join(pairs, most)
+
     def add_exact(self, pairs: Indices, losses: Array) -> None:
         """Add pairs with exact losses to the leaders and to the spread."""
         self.add_leaders(pairs, losses)

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.points import Points
@@ -57,6 +58,18 @@ class Leaders:
         if self.values.size < self.size + _SPARE:
             return -math.inf
         return float(self.values[-1]) - 2.0 * _TIE
+
+    def may_join(self, pairs: Indices, most: Array) -> NDArray[np.bool_]:
+        """Return which pairs can become leaders if their values are at most ``most``.
+
+        A pair that differs from the last leader by rounding alone must come before it.
+        """
+        if self.values.size < self.size + _SPARE:
+            return np.ones(most.size, dtype=bool)
+        i, j = self.pairs[-1]
+        is_before = (pairs[:, 0] < i) | ((pairs[:, 0] == i) & (pairs[:, 1] < j))
+        is_worse = most > float(self.values[-1]) + 2.0 * _TIE
+        return np.asarray(is_worse | ((most >= self.floor) & is_before))
 
     def joined(self, values: Array, pairs: Indices) -> Leaders:
         """Return the leaders among these and further pairs."""

@@ -19,6 +19,7 @@ from isoproj.numerics.progress import Walk, tell
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.threads import single_blas_thread
 from isoproj.pairs.blocks import SquaredDistances, Workspace
+from isoproj.pairs.even_maps import NEARLY_EVEN, unevenness
 from isoproj.pairs.full_scan import (
     LARGEST_FLOAT32_RATIO,
     ScanSettings,
@@ -187,6 +188,8 @@ def _pays(
         # Span coordinates of sparse rows lack what a Gram matrix cannot see.
         and not is_sparse(points.rows)
         and largest_ratio(components) <= LARGEST_FLOAT32_RATIO
+        # Where all pairs lose nearly the same, a sieve rules out none.
+        and unevenness(points, components) > NEARLY_EVEN
     )
 
 
@@ -298,6 +301,10 @@ class _Survivors:
             chunk = chunk[least[chunk] <= 1.0 - self.leaders.floor]
             if not chunk.size:
                 break
+            # No pair loses more than its whole length; pairs that lose it tie.
+            chunk = chunk[self.leaders.may_join(pairs[chunk], np.ones(chunk.size))]
+            if not chunk.size:
+                continue
             self.n_measured += chunk.size
             losses = exact_losses(self.points, pairs[chunk], self.components)
             self.leaders = self.leaders.joined(losses, pairs[chunk])

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Panels",
     "axes_or_new",
+    "check_figure_name",
     "draw",
     "save_axes",
     "save_panels",
@@ -294,6 +295,16 @@ def _figure_of(panels: Panels) -> Figure:
         for ax, chart in zip(row, charts, strict=False):
             draw(chart, ax) if chart is not None else ax.set_axis_off()
     return figure
+
+
+def check_figure_name(path: str) -> None:
+    """Raise ValueError unless matplotlib can write a figure of this name."""
+    figure = needed("matplotlib.figure", extra="plot", purpose="Drawing")
+    known = figure.Figure().canvas.get_supported_filetypes()
+    kind = Path(path).suffix.lstrip(".") or "png"
+    if kind.lower() not in known:
+        msg = f"a plot must end in .png, .svg or .pdf; got {path}. Name a .png file."
+        raise ValueError(msg)
 
 
 def save_axes(ax: Axes, path: str) -> None:

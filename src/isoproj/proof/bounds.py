@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isoproj.engines.base import Engine
+from isoproj.exceptions import ClaimError
 from isoproj.numerics.arrays import Rows, as_dense, is_sparse
 from isoproj.numerics.spectral import (
     Array,
@@ -35,6 +36,7 @@ from isoproj.proof.confidence import share_above
 from isoproj.proof.hull import prove_hull
 from isoproj.proof.moments import far_moment, weighted_directions, weighted_moment
 from isoproj.proof.objective import Objective, kept_bound, share_kept
+from isoproj.proof.weights import weights_fault
 
 __all__ = [
     "certify",
@@ -53,6 +55,10 @@ __all__ = [
 Map: TypeAlias = NDArray[np.float64] | NDArray[np.float32]
 
 _EPS = float(np.finfo(np.float64).eps)
+# Bounds may cross by rounding, which is far less than this.
+_TOLERANCE = 1e-9
+# What to do if a solver returns what proves nothing.
+_AGAIN = "Fit again, without a checkpoint."
 # Number of worst pairs that a certificate lists.
 _N_WORST = 10
 # Most operations to spend on the spectral ratio, which is only informative.
@@ -198,10 +204,14 @@ def certify_each(
 
     The maps may have different numbers of dimensions.
     """
+    fault = weights_fault(pairs, weighted_pairs, weights, points)
+    if fault:
+        msg = f"a lower bound must rest on pairs that count; got {fault}. {_AGAIN}"
+        raise ClaimError(msg)
     ks = [components.shape[0] for components in maps]
     bounds = lower_bounds(points, weighted_pairs, weights, ks).tolist()
     facts = _facts_of_data(points, pairs, n_rows)
-    return [
+    certificates = [
         Certificate(
             components=components,
             weighted_pairs=weighted_pairs,
@@ -215,6 +225,18 @@ def certify_each(
         )
         for components, k, lower in zip(maps, ks, bounds, strict=True)
     ]
+    return [_ordered(certificate) for certificate in certificates]
+
+
+def _ordered(certificate: Certificate) -> Certificate:
+    """Return the certificate; raise ClaimError if its bounds are in the wrong order."""
+    if certificate.lower_bound > certificate.distortion + _TOLERANCE:
+        msg = (
+            f"the lower bound must not exceed the distortion; got "
+            f"{certificate.lower_bound:.9f} and {certificate.distortion:.9f}. {_AGAIN}"
+        )
+        raise ClaimError(msg)
+    return certificate
 
 
 def _losses(
@@ -312,7 +334,7 @@ def certify_hull(
     hull = prove_hull(points, axes, pairs)
     if hull is None or hull.bound <= certificate.lower_bound:
         return certificate
-    return replace(certificate, hull=hull, lower_bound=hull.bound)
+    return _ordered(replace(certificate, hull=hull, lower_bound=hull.bound))
 
 
 def certify_exclusion(

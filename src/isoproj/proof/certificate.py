@@ -24,6 +24,14 @@ from isoproj.proof.objective import Objective
 
 __all__ = ["Certificate", "Exclusion", "Guarantee"]
 
+# What the maker of a certificate chose, in words; all pairs and directions need none.
+_RULES = {
+    PairKind.LISTED: "listed by the maker",
+    PairKind.SAMPLED: "drawn by the maker",
+    PairKind.LABELS: "of different classes",
+    PairKind.WITHIN: "of one class",
+}
+
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Exclusion:
@@ -221,6 +229,23 @@ class Certificate:
         if self.lower_bound <= 0.0:
             return math.inf
         return self.distortion / self.lower_bound - 1.0
+
+    @property
+    def scope(self) -> str:
+        """Which pairs the claims are about: how many of how many, and by which rule."""
+        n, kind = self.n_points, self.pair_kind
+        what, total = "pairs", n * (n - 1) // 2
+        if kind is PairKind.DIRECTIONS:
+            what, total = "rows", n
+        elif self.include_norms:
+            what, total = "pairs and rows", total + n
+        rules = [_RULES[kind]] if kind in _RULES else []
+        if self.min_distance > 0.0:
+            rules.append(f"at least {self.min_distance:g} apart")
+        if self.n_pairs == total and not rules:
+            return f"all {total:,} {what}"
+        rule = "; ".join(rules or ["all that are not identical"])
+        return f"{self.n_pairs:,} of {total:,} {what} ({rule})"
 
     @property
     def pairs(self) -> PairRule:

@@ -17,10 +17,14 @@ from isoproj.pairs.top_pairs import exact_losses
 
 __all__ = [
     "CONFIDENCE",
+    "chance_of_more",
     "conformal_rank",
+    "drawn_losses",
     "fewest_points",
     "largest_share",
+    "seed_of",
     "share_above",
+    "share_of",
 ]
 
 CONFIDENCE = 0.95
@@ -83,12 +87,33 @@ def share_above(
 ) -> float:
     """Return a share: with 95 % confidence no more of all pairs lose more.
 
-    The fingerprint of the data and the map are the seed of the sample. So nobody can
-    choose the sample, and anyone can draw it again.
+    The fingerprint of the data and the map are the seed of the sample, so that anyone
+    can draw it again. Who makes many maps can choose among their samples: ``verify``
+    draws one of its own as well.
     """
+    seed = seed_of(fingerprint, components)
+    return share_of(drawn_losses(points, components, seed, n_drawn), distortion)
+
+
+def seed_of(fingerprint: str, components: Array) -> int:
+    """Return the seed that the fingerprint of the data and the map decide."""
     digest = hashlib.sha256(fingerprint.encode())
     digest.update(np.ascontiguousarray(components, dtype="<f8").tobytes())
-    seed = int.from_bytes(digest.digest()[:8], "little")
-    pairs = sample_pairs(points, n_drawn, seed)
-    losses = exact_losses(points, pairs, components)
-    return largest_share(int((losses > distortion).sum()), n_drawn)
+    return int.from_bytes(digest.digest()[:8], "little")
+
+
+def drawn_losses(
+    points: Points, components: Array, seed: int, n_drawn: int = _N_DRAWN
+) -> Array:
+    """Return the losses of pairs that are drawn from all pairs of distinct points."""
+    return exact_losses(points, sample_pairs(points, n_drawn, seed), components)
+
+
+def share_of(losses: Array, distortion: float) -> float:
+    """Return a share: with 95 % confidence no more than it lose more."""
+    return largest_share(int((losses > distortion).sum()), losses.size)
+
+
+def chance_of_more(n_seen: int, n_drawn: int, share: float) -> float:
+    """Return the chance to see ``n_seen`` or more in draws, if this share has it."""
+    return float(scipy.special.bdtrc(n_seen - 1, n_drawn, share)) if n_seen else 1.0

@@ -108,13 +108,17 @@ def objective_matrix(
     else:
         matrix = summed_moment(coordinates, first_copy, pairs.listed, gaps_of)
     matrix = 0.5 * (matrix + matrix.T)
-    trace = float(np.trace(matrix))
-    if not trace > 0.0:
+    return np.asarray(matrix / _checked_total(float(np.trace(matrix))))
+
+
+def _checked_total(total: float) -> float:
+    """Return the whole of the objective; raise ValueError if there is nothing."""
+    if not total > 0.0:
         msg = (
             "X must hold at least two distinct points; got one. Pass rows that differ."
         )
         raise ValueError(msg)
-    return np.asarray(matrix / trace)
+    return total
 
 
 @single_blas_thread
@@ -131,7 +135,8 @@ def share_kept(
     rows = centred_rows(points, n_rows)
     if objective is Objective.VARIANCE:
         images = times(rows, exact.T, points.storage)
-        return min(1.0, float(np.vdot(images, images)) / float(np.vdot(rows, rows)))
+        whole = _checked_total(float(np.vdot(rows, rows)))
+        return min(1.0, float(np.vdot(images, images)) / whole)
     matrix = _feature_matrix(rows, points, pairs, objective)
     return min(1.0, float(np.vdot(exact, exact @ matrix)))
 

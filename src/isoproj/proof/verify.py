@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from isoproj.exceptions import ClaimError
 from isoproj.numerics.arrays import Rows, check_points
-from isoproj.numerics.spectral import Array, Indices
+from isoproj.numerics.spectral import Indices
 from isoproj.numerics.storage import MEMORY_LIMIT, Storage, check_memory_limit
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairKind, PairSet, prepare_pairs
@@ -26,25 +27,53 @@ from isoproj.proof.bounds import (
     spectral_ratio,
 )
 from isoproj.proof.certificate import Certificate, Exclusion, Guarantee
-from isoproj.proof.confidence import share_above
+from isoproj.proof.confidence import (
+    chance_of_more,
+    drawn_losses,
+    seed_of,
+    share_of,
+)
 from isoproj.proof.file import naming_fault
 from isoproj.proof.hull import HullProof, hull_bound
+from isoproj.proof.weights import weights_fault
 
 __all__ = ["CheckedClaim", "check_claims", "verify"]
 
 _EPS = float(np.finfo(np.float64).eps)
 # Another machine may round differently, by far less than this.
 _TOLERANCE = 1e-9
+# A certificate lists few worst pairs; a search for very many would take hours.
+_MOST_WORST = 1000
+# A fresh sample that is rarer than this under the stated share contradicts it.
+_RARE = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedClaim:
-    """One claim of a certificate, as stated and as recomputed, both in words."""
+    """One claim of a certificate, as stated and as recomputed, both in words.
+
+    ``over`` says which pairs a claim about pairs is about.
+    """
 
     name: str
     stated: str
     found: str
     holds: bool
+    over: str = ""
+
+    @property
+    def title(self) -> str:
+        """The name, with the pairs that the claim is about."""
+        return f"{self.name}{self._where}"
+
+    @property
+    def refusal(self) -> str:
+        """The begin of a message that the claim does not hold."""
+        return f"{self.name} does not hold{self._where}"
+
+    @property
+    def _where(self) -> str:
+        return f" over {self.over}" if self.over else ""
 
 
 def check_claims(
@@ -145,13 +174,15 @@ def _pair_claims(
         claims += _distortion_claims(certificate, points, pairs)
         is_sampled = certificate.pair_kind is PairKind.SAMPLED
         if is_sampled or certificate.sampled_share is not None:
-            claims.append(_sampled_claim(certificate, points))
+            claims += _sampled_claims(certificate, points)
     claims.append(_lower_bound_claim(certificate, points, pairs))
     if certificate.exclusion is not None:
         claims.append(_exclusion_claim(certificate.exclusion, points, pairs))
     if certificate.guarantee is not None:
         claims += _guarantee_claims(certificate, certificate.guarantee, points, pairs)
-    return claims
+    # Claims about a sample of all pairs say so themselves.
+    over = certificate.scope
+    return [c if c.over else replace(c, over=over) for c in claims]
 
 
 def verify(
@@ -208,7 +239,7 @@ def verify(
     for claim in check_claims(certificate, X, memory_limit=memory_limit):
         if not claim.holds:
             msg = (
-                f"{claim.name} does not hold: the certificate states {claim.stated}, "
+                f"{claim.refusal}: the certificate states {claim.stated}, "
                 f"recomputation gives {claim.found}. Do not rely on it for this data."
             )
             raise ClaimError(msg)
@@ -283,13 +314,14 @@ def _distortion_claims(
 ) -> list[CheckedClaim]:
     """Find the worst pairs; compare them and their losses with those stated."""
     exact = certificate.components.astype(np.float64)
-    n_worst = max(1, certificate.worst_pairs.shape[0])
+    n_stated = certificate.worst_pairs.shape[0]
+    n_worst = max(1, n_stated) if n_stated <= _MOST_WORST else 1
     summary = find_worst(points, pairs, exact, n_worst=n_worst)
     distortion = rounded_up(summary, *exact.shape)
-    sampled = "sampled " if certificate.pair_kind is PairKind.SAMPLED else ""
+    too_many = f"{n_stated:,} pairs where at most {_MOST_WORST:,} are listed"
     return [
         CheckedClaim(
-            name=f"distortion over all {sampled}pairs",
+            name="distortion",
             stated=f"{certificate.distortion:.9f}",
             found=f"{distortion:.9f}",
             holds=abs(certificate.distortion - distortion) <= _TOLERANCE,
@@ -297,7 +329,9 @@ def _distortion_claims(
         CheckedClaim(
             name="worst pairs",
             stated=_listing(certificate.worst_pairs),
-            found=_listing(summary.worst_pairs),
+            found=_listing(summary.worst_pairs)
+            if n_stated <= _MOST_WORST
+            else too_many,
             holds=_are_worst(certificate, points, pairs, summary),
         ),
     ]
@@ -329,26 +363,46 @@ def _are_worst(
     )
 
 
-def _sampled_claim(certificate: Certificate, points: Points) -> CheckedClaim:
-    """Draw the sample again, and compare the confidence limit with that stated."""
+def _sampled_claims(certificate: Certificate, points: Points) -> list[CheckedClaim]:
+    """Check the stated share on the sample of its rule, and on one drawn now."""
     exact = certificate.components.astype(np.float64)
-    stated = certificate.sampled_share
+    stated, distortion = certificate.sampled_share, certificate.distortion
+    losses = drawn_losses(points, exact, seed_of(certificate.fingerprint, exact))
     # A loss close to the distortion may round differently on another machine.
     least, found, most = (
-        share_above(
-            points, exact, certificate.distortion + slack, certificate.fingerprint
+        share_of(losses, distortion + slack) for slack in (_TOLERANCE, 0.0, -_TOLERANCE)
+    )
+    shown = "nothing" if stated is None else f"at most {stated:.3e}"
+    # The claim is made only if the pairs are a sample.
+    is_made = certificate.pair_kind is PairKind.SAMPLED and stated is not None
+    total = points.n_points * (points.n_points - 1) // 2
+    over = f"{losses.size:,} draws from {total:,} pairs"
+    claims = [
+        CheckedClaim(
+            name="share of all pairs above (sampled)",
+            stated=shown,
+            found=f"at most {found:.3e}",
+            holds=is_made
+            and least * (1.0 - 1e-6) <= (stated or 0.0) <= most * (1.0 + 1e-6),
+            over=f"{over} that data and map decide",
         )
-        for slack in (_TOLERANCE, 0.0, -_TOLERANCE)
-    )
-    return CheckedClaim(
-        name="share of all pairs above (sampled)",
-        stated="nothing" if stated is None else f"at most {stated:.3e}",
-        found=f"at most {found:.3e}",
-        # The claim is made only if the pairs are a sample.
-        holds=certificate.pair_kind is PairKind.SAMPLED
-        and stated is not None
-        and least * (1.0 - 1e-6) <= stated <= most * (1.0 + 1e-6),
-    )
+    ]
+    if is_made:
+        # The maker may have tried maps until the draw was favourable; this draw is
+        # the verifier's own.
+        fresh = drawn_losses(points, exact, secrets.randbits(63))
+        n_above = int((fresh > distortion + _TOLERANCE).sum())
+        chance = chance_of_more(n_above, fresh.size, stated or 0.0)
+        claims.append(
+            CheckedClaim(
+                name="share of all pairs above (sampled anew)",
+                stated=shown,
+                found=f"at most {share_of(fresh, distortion):.3e}",
+                holds=chance >= _RARE,
+                over=f"{over}, made for this check",
+            )
+        )
+    return claims
 
 
 def _spectral_claim(
@@ -378,7 +432,7 @@ def _lower_bound_claim(
     """Compute the lower bound from the dual weights again."""
     stated = f"{certificate.lower_bound:.9f}"
     pairs, weights = certificate.weighted_pairs, certificate.weights
-    fault = _weights_fault(counting, pairs, weights, points)
+    fault = weights_fault(counting, pairs, weights, points)
     if not fault and abs(math.fsum(weights) - 1.0) > _TOLERANCE:
         fault = f"weights that sum to {math.fsum(weights):.9f}"
     if fault:
@@ -412,7 +466,7 @@ def _hull_bound(
     axes, pairs = hull.hull_axes, hull.hull_pairs
     if axes.shape != (certificate.n_components + 1, certificate.n_features):
         return 0.0, "a subspace of another number of dimensions"
-    fault = _weights_fault(counting, pairs, np.ones(pairs.shape[0]), points)
+    fault = weights_fault(counting, pairs, np.ones(pairs.shape[0]), points)
     if fault:
         return 0.0, f"a hull with {fault}"
     found = hull_bound(points, axes, pairs)
@@ -428,7 +482,7 @@ def _exclusion_claim(
     name = "too few dimensions"
     stated = f"{exclusion.n_components} for {exclusion.cap:.9f}"
     pairs, weights = exclusion.excluding_pairs, exclusion.excluding_weights
-    fault = _weights_fault(counting, pairs, weights, points)
+    fault = weights_fault(counting, pairs, weights, points)
     if not fault and exclusion.n_components < 1:
         fault = "no dimensions"
     if fault:
@@ -455,7 +509,7 @@ def _guarantee_claims(
     )
     stated = f"{guarantee.kept:.9f}, at most {guarantee.kept_bound:.9f}"
     what = f"{guarantee.objective.value} kept"
-    fault = _weights_fault(pairs, guarantee.capped_pairs, guarantee.multipliers, points)
+    fault = weights_fault(pairs, guarantee.capped_pairs, guarantee.multipliers, points)
     if fault and guarantee.multipliers.size:
         return [cap, CheckedClaim(name=what, stated=stated, found=fault, holds=False)]
     found = certify_guarantee(
@@ -473,24 +527,3 @@ def _guarantee_claims(
     holds &= guarantee.kept <= guarantee.kept_bound
     text = f"{found.kept:.9f}, at most {found.kept_bound:.9f}"
     return [cap, CheckedClaim(name=what, stated=stated, found=text, holds=holds)]
-
-
-def _weights_fault(
-    counting: PairSet, pairs: Indices, weights: Array, points: Points
-) -> str:
-    """Return why weights on pairs prove no bound, or an empty string."""
-    if weights.shape != (pairs.shape[0],) or pairs.shape[1:] != (2,) or not pairs.size:
-        return "weights that do not fit their pairs"
-    if pairs.min() < 0 or pairs.max() >= points.n_points:
-        return "pairs outside the data"
-    with np.errstate(over="ignore"):
-        mass = weights.sum()
-    if not np.isfinite(mass) or weights.min() < 0.0:
-        return "weights that are negative or not finite"
-    first = points.first_copy[pairs]
-    if (first[:, 0] == first[:, 1]).any():
-        return "a pair of identical points"
-    # A pair that does not count may lose more than every pair that does.
-    if not counting.holds(pairs, points.n_points).all():
-        return "weight on a pair that does not count"
-    return ""

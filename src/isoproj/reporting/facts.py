@@ -265,7 +265,7 @@ def _checked_claims(model: Any, rows: Rows, max_pairs: int) -> Facts:  # noqa: A
     if broken:
         claim = broken[0]
         msg = (
-            f"{claim.name} does not hold: the model states {claim.stated}, the data "
+            f"{claim.refusal}: the model states {claim.stated}, the data "
             f"give {claim.found}. Report on the data that the model was fitted on; "
             "others may be given as held out."
         )

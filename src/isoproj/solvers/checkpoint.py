@@ -6,12 +6,16 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
+
+import numpy as np
 
 from isoproj.exceptions import FormatError
 from isoproj.numerics.container import Header, Tensors, read_container, write_container
+from isoproj.pairs.oracle import PairSearch
+from isoproj.proof.weights import weights_fault
 
-__all__ = ["Checkpoint"]
+__all__ = ["Checkpoint", "check_state"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +66,70 @@ class Checkpoint:
                 f"{', '.join(differing) or 'kind'}. Delete it, or name another file."
             )
             raise FormatError(msg)
+        if not isinstance(header.get("state"), dict):
+            reason = "it has no state"
+            raise self.damaged(reason)
         return header["state"], tensors
+
+    def damaged(self, reason: str) -> FormatError:
+        """Return the error that says why the file cannot be used."""
+        msg = f"checkpoint {self.path} is damaged: {reason}. Delete it."
+        return FormatError(msg)
 
     def save(self, state: Header, tensors: Tensors) -> None:
         """Write the state after a round."""
         header = {"checkpoint_of": dict(self.identity), "state": dict(state)}
         write_container(self.path, header, tensors)
+
+
+def check_state(search: PairSearch, k: int, state: Header, arrays: Tensors) -> None:
+    """Raise ValueError unless the state of a solve on a pool can be taken up."""
+    if state["stage"] not in ("lower", "upper", "done"):
+        _refuse("its stage is unknown")
+    if int(state["n_rounds"]) < 0 or int(state["n_iter"]) < 0:
+        _refuse("its rounds are negative")
+    for codes, weights in (
+        ("pool", None),
+        ("codes", "weights"),
+        ("relaxation_codes", "relaxation_weights"),
+    ):
+        _check_pairs(search, arrays[codes], arrays.get(weights or ""), codes)
+    n_dims = search.points.n_dims
+    for name in ("basis", "start"):
+        if name == "start" and name not in arrays:
+            continue
+        basis = arrays[name]
+        if basis.shape != (n_dims, k) or not _is_orthonormal(basis):
+            _refuse(f"its {name} is not orthonormal")
+    for name in ("factor", "relaxation_factor"):
+        factor = arrays.get(name, np.zeros((n_dims, 0)))
+        if factor.shape[:1] != (n_dims,) or not np.isfinite(factor).all():
+            _refuse(f"its {name} is not finite")
+    for name in ("values", "relaxation_values"):
+        if arrays[name].shape != (3,) or np.isnan(arrays[name]).any():
+            _refuse(f"its {name} are no numbers")
+
+
+def _check_pairs(search: PairSearch, codes: Any, weights: Any, name: str) -> None:  # noqa: ANN401
+    """Raise ValueError unless all codes stand for pairs that count."""
+    if codes.ndim != 1 or codes.dtype.kind != "i":
+        _refuse(f"its {name} are no pairs")
+    weights = np.ones(codes.size) if weights is None else weights
+    if codes.size == 0 and weights.size == 0 and name == "codes":
+        return
+    if codes.size and (codes.min() < 0 or codes.max() >= search.points.n_points**2):
+        _refuse(f"its {name} has pairs outside the data")
+    fault = weights_fault(search.pairs, search.decode(codes), weights, search.points)
+    if fault:
+        _refuse(f"its {name} has {fault}")
+
+
+def _is_orthonormal(basis: Any) -> bool:  # noqa: ANN401 - an array of a file
+    """Return whether the columns are orthonormal, up to rounding."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        error = np.abs(basis.T @ basis - np.eye(basis.shape[1]))
+    return bool((error < 1e-8).all())
+
+
+def _refuse(reason: str) -> NoReturn:
+    raise ValueError(reason)

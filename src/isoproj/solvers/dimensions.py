@@ -45,7 +45,8 @@ def fewest_dimensions(problem: Problem, settings: Settings | None = None) -> Dim
     settings = Settings() if settings is None else settings
     assert problem.cap is not None
     hunt = _Hunt(problem, settings, problem.cap)
-    low, high = 0, _principal_dimensions(problem.search, problem.cap)
+    principal = _principal_dimensions(problem.search, problem.cap)
+    low, high = 0, principal
     while high - low > 1:
         middle = (low + high) // 2
         if hunt.allows(middle):
@@ -55,6 +56,9 @@ def fewest_dimensions(problem: Problem, settings: Settings | None = None) -> Dim
         if hunt.is_over():
             break
     basis, k = hunt.climb(max(high, hunt.impossible + 1))
+    if principal < k:
+        # A search that ends early must not be worse than what was known before it.
+        basis, k = np.eye(problem.n_dims, principal), principal
     codes, weights = hunt.proof
     return Dimensions(
         k=k,

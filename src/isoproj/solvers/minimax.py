@@ -36,6 +36,7 @@ from isoproj.numerics.spectral import (
 from isoproj.numerics.threads import single_blas_thread
 from isoproj.pairs.oracle import PairSearch
 from isoproj.solvers.api import Journal, Problem, Result, Status, Stopped, Weights
+from isoproj.solvers.checkpoint import check_state
 from isoproj.solvers.descent.anneal import Review, anneal, polish
 from isoproj.solvers.descent.grassmann import random_starts
 from isoproj.solvers.descent.merit import Merit, Worst
@@ -524,7 +525,12 @@ class _Solve:
             )
             state = _Pooled(self, pool, problem.start)
         else:
-            state = _Pooled.restored(self, *stored)
+            assert checkpoint is not None
+            try:
+                check_state(problem.search, self.k, *stored)
+                state = _Pooled.restored(self, *stored)
+            except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+                raise checkpoint.damaged(str(error) or "a part is missing") from None
         while state.stage != "done":
             side = (
                 _PooledLower(state) if state.stage == "lower" else _PooledUpper(state)

@@ -80,7 +80,7 @@ def write_folder(path: str | os.PathLike[str], files: dict[str, bytes]) -> None:
         for name, content in files.items():
             write_atomically(target / name, content)
         return
-    folder = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+    folder = Path(tempfile.mkdtemp(dir=target.parent, prefix=".isoproj."))
     try:
         for name, content in files.items():
             write_atomically(folder / name, content)

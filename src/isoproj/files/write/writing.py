@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import gzip
 import io
 import os
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 from isoproj.exceptions import FormatError
 from isoproj.files.formats import EXTENSIONS, VECTOR_TYPES, Format, format_of_name
 from isoproj.numerics.arrays import Rows, is_sparse
-from isoproj.numerics.container import open_atomically
+from isoproj.numerics.container import check_writable, open_atomically
 from isoproj.numerics.extras import needed
 
 __all__ = [
@@ -28,6 +27,7 @@ __all__ = [
     "check_output",
     "is_anndata_name",
     "output_format",
+    "refuse_inputs",
     "write_blocks",
     "write_npy",
     "write_points",
@@ -70,10 +70,9 @@ def check_output(
     if target.is_dir():
         msg = f"{target} must be a file; it is a directory. Name a file in it."
         raise IsADirectoryError(msg)
+    refuse_inputs(target, inputs)
     if not target.exists():
-        if not os.access(target.parent, os.W_OK):
-            reason = os.strerror(errno.EACCES)
-            raise PermissionError(errno.EACCES, reason, str(target))
+        check_writable(target)
         return
     if not target.is_file():
         # Writing would replace the device by a file.
@@ -81,13 +80,23 @@ def check_output(
             f"{target} must be an ordinary file; it is a device or pipe. Name another."
         )
         raise OSError(msg)
-    for name in inputs:
-        if Path(name).exists() and target.samefile(name):
-            msg = f"{target} is an input and is never overwritten. Name another file."
-            raise FileExistsError(msg)
     if not force:
         msg = f"{target} exists already. Use --force to overwrite, or name another."
         raise FileExistsError(msg)
+    check_writable(target)
+
+
+def refuse_inputs(target: Path, inputs: Sequence[str]) -> None:
+    """Raise FileExistsError if a target is one of the inputs, or lies in one."""
+    for name in inputs:
+        source = Path(name)
+        if not source.exists():
+            continue
+        # A map may be a folder; every file in it is an input.
+        around = [target, *target.absolute().parents] if source.is_dir() else [target]
+        if any(path.exists() and path.samefile(source) for path in around):
+            msg = f"{target} is an input and is never overwritten. Name another file."
+            raise FileExistsError(msg)
 
 
 def write_points(

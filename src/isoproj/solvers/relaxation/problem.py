@@ -193,7 +193,7 @@ class LargestFloor(Programme):
             # pairs.
             size = settings.n_sampled
             if seed:
-                size = min(size, search.n_pairs // 2)
+                size = max(1, min(size, search.n_pairs // 2))
             codes = search.sample(size, np.random.default_rng(seed))
             weights = np.full(codes.size, 1.0 / codes.size)
         else:

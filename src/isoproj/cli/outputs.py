@@ -1,0 +1,81 @@
+"""Decide which files a verb may write, before its work; lose no finished work."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from isoproj.cli.console import Console
+from isoproj.cli.errors import UsageError, line_of
+from isoproj.files.read.sources import split_name
+from isoproj.files.write.writing import check_output, refuse_inputs
+from isoproj.numerics.container import check_writable
+from isoproj.plot.axes import check_figure_name
+
+__all__ = ["INPUTS", "check_outputs", "input_files", "saved"]
+
+# Options that name something to read, for all verbs.
+INPUTS = ("model", "data", "file", "pairs", "labels", "heldout", "queries", "maps")
+# Longest name of a file that is saved elsewhere.
+_LONGEST = 100
+
+
+def input_files(options: argparse.Namespace) -> list[str]:
+    """Return every file and folder that the options of a verb may read."""
+    given = [getattr(options, name, None) for name in INPUTS]
+    names = [name for value in given for name in _texts(value)]
+    # FILE:ARRAY reads FILE; a name that exists as it is reads that file.
+    return [*names, *(str(split_name(name)[0]) for name in names)]
+
+
+def _texts(value: object) -> list[str]:
+    """Return the texts of an option that has one value, several, or none."""
+    values = value if isinstance(value, list | tuple) else [value]
+    return [one for one in values if isinstance(one, str)]
+
+
+def check_outputs(
+    options: argparse.Namespace,
+    *names: str | None,
+    plot: str | None = None,
+    folder: str | None = None,
+) -> None:
+    """Raise unless a verb may write its files; None is no file.
+
+    ``plot`` is the file of a picture, and ``folder`` a folder that is written whole.
+    """
+    inputs = input_files(options)
+    files = [name for name in (*names, plot) if name is not None]
+    for name in files:
+        check_output(name, inputs=inputs, force=getattr(options, "force", True))
+    if plot is not None:
+        check_figure_name(plot)
+    if len({Path(name).resolve() for name in files}) < len(files):
+        msg = f"outputs must be different files; got {files[0]} twice. Name another."
+        raise UsageError(msg)
+    if folder is not None:
+        refuse_inputs(Path(folder), inputs)
+        check_writable(folder)
+
+
+def saved(console: Console, path: str, write: Callable[[str], object]) -> str:
+    """Write a result, elsewhere if ``path`` fails; return where it is.
+
+    A result that is elsewhere makes the verb end with the status of an error.
+    """
+    try:
+        write(path)
+    except OSError as error:
+        folder = tempfile.mkdtemp(prefix="isoproj-")
+        elsewhere = str(Path(folder) / Path(path).name[-_LONGEST:])
+        try:
+            write(elsewhere)
+        except OSError:
+            os.rmdir(folder)  # noqa: PTH106 - empty, because writing is atomic
+            raise error from None
+        console.fail(f"{line_of(error)} The result is saved as {elsewhere}.")
+        return elsewhere
+    return path
