@@ -24,6 +24,7 @@ from isoproj.estimators.geometry import Geometry
 from isoproj.numerics.arrays import Rows
 from isoproj.numerics.spectral import Array, Indices, contraction
 from isoproj.numerics.threads import one_blas_thread
+from isoproj.pairs.moments import Problem, pose
 from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairRule, PairSet
@@ -32,6 +33,9 @@ from isoproj.proof.bounds import lower_bound
 from isoproj.solvers.api import Clock, Status
 
 __all__ = ["Baseline", "Found", "Task", "check_choice", "check_fraction"]
+
+# Most pairs for which one weight each is held.
+_LARGEST_DENSE = 20_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -51,6 +55,16 @@ class Task:
     def pool(self, labels: NDArray[np.intp] | None = None) -> PairSearch:
         """Return the pairs that count, ready to be searched for extremes."""
         return PairSearch(self.points, self.pairs, labels=labels)
+
+    def dense_problem(self, method: str, k: int) -> Problem:
+        """Return the problem of a method that holds a weight for every pair."""
+        if self.pairs.n_pairs > _LARGEST_DENSE:
+            msg = (
+                f"{method} holds a weight per pair, at most {_LARGEST_DENSE:,}; got "
+                f"{self.pairs.n_pairs:,}. Fit a sample of the rows."
+            )
+            raise ValueError(msg)
+        return pose(self.points, self.pairs, k)
 
     def principal_axes(self, k: int) -> Array:
         """Return the ``k`` directions of most variance, as columns in the span."""

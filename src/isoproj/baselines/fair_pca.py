@@ -19,7 +19,7 @@ from isoproj.baselines.rounds import Best
 from isoproj.estimators.base import check_positive
 from isoproj.numerics.progress import Step, tell
 from isoproj.numerics.spectral import Array, Indices
-from isoproj.pairs.moments import Problem, pose
+from isoproj.pairs.moments import Problem
 from isoproj.solvers.api import Clock, Status
 
 __all__ = ["FairPCA", "reduce_rank"]
@@ -28,9 +28,6 @@ __all__ = ["FairPCA", "reduce_rank"]
 _INTEGRAL = 1e-9
 # Rounds between two looks at the average of the weights.
 _AVERAGE_EVERY = 10
-
-# Most pairs for which one weight each is held.
-_LARGEST_DENSE = 20_000_000
 
 
 class FairPCA(Baseline):
@@ -85,6 +82,8 @@ class FairPCA(Baseline):
     See Also
     --------
     SDPProjection : The same relaxation by semidefinite programming.
+    SequentialFairPCA : One component at a time, so that answers are nested.
+    StablePCA : The same relaxation by mirror-prox.
 
     References
     ----------
@@ -129,13 +128,7 @@ class FairPCA(Baseline):
         check_positive("max_iter", self.max_iter, integral=True)
 
     def _search(self, task: Task) -> Found:
-        if task.pairs.n_pairs > _LARGEST_DENSE:
-            msg = (
-                f"FairPCA holds a weight per pair, at most {_LARGEST_DENSE:,}; got "
-                f"{task.pairs.n_pairs:,}. Fit a sample of the rows."
-            )
-            raise ValueError(msg)
-        problem = pose(task.points, task.pairs, self._k)
+        problem = task.dense_problem(type(self).__name__, self._k)
         game = _Game(problem, rate=self.rate)
         status = game.play(max_iter=int(self.max_iter), tol=self.tol, clock=task.clock)
         reduced = reduce_rank(problem, game.average, clock=task.clock)

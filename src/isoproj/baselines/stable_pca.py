@@ -11,13 +11,11 @@ from isoproj.baselines.rounds import Best
 from isoproj.estimators.base import check_positive
 from isoproj.numerics.progress import Step, tell
 from isoproj.numerics.spectral import Array
-from isoproj.pairs.moments import Problem, pose
+from isoproj.pairs.moments import Problem
 from isoproj.solvers.api import Clock, Status
 
 __all__ = ["StablePCA"]
 
-# Most pairs for which one weight each is held.
-_LARGEST_DENSE = 20_000_000
 # Rounds between two measurements of the averages.
 _LOOK_EVERY = 10
 
@@ -116,13 +114,7 @@ class StablePCA(Baseline):
         check_positive("max_iter", self.max_iter, integral=True)
 
     def _search(self, task: Task) -> Found:
-        if task.pairs.n_pairs > _LARGEST_DENSE:
-            msg = (
-                f"StablePCA holds a weight per pair, at most {_LARGEST_DENSE:,}; got "
-                f"{task.pairs.n_pairs:,}. Fit a sample of the rows."
-            )
-            raise ValueError(msg)
-        problem = pose(task.points, task.pairs, self._k)
+        problem = task.dense_problem(type(self).__name__, self._k)
         saddle = _Saddle(problem, self._k, rate=self.rate)
         status = saddle.run(
             max_iter=int(self.max_iter),
