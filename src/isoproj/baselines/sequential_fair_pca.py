@@ -203,7 +203,8 @@ class _Choice:
 
     def _inside(self, weights: Array) -> Array:
         """Return the moment of the weighted pairs within the complement."""
-        return self.complement.T @ self.problem.moment(weights) @ self.complement
+        inside = self.complement.T @ self.problem.moment(weights) @ self.complement
+        return np.asarray(inside)
 
     def _round(self) -> None:
         """Answer the weights with a direction and multiply them by what it leaves."""

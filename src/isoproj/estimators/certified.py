@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from isoproj.engines.base import Engine, chosen
 from isoproj.estimators.base import LinearProjection, check_positive, telling
+from isoproj.estimators.callbacks import CallbackSupport, calling_back, with_callbacks
 from isoproj.estimators.geometry import Geometry
 from isoproj.exceptions import FormatError
 from isoproj.numerics.arrays import Rows
@@ -51,7 +52,7 @@ __all__ = ["CertifiedProjection"]
 _NOTHING = 1e-9
 
 
-class CertifiedProjection(LinearProjection):
+class CertifiedProjection(CallbackSupport, LinearProjection):
     """A projection with the proof of what it loses; both are saved together."""
 
     n_components: int | None
@@ -80,6 +81,7 @@ class CertifiedProjection(LinearProjection):
     n_components_lower_bound_: int
     heldout_: Heldout | None
 
+    @with_callbacks
     def fit(self, X: ArrayLike | Rows, y: object = None) -> Self:
         """Learn the projection and certify it.
 
@@ -107,7 +109,10 @@ class CertifiedProjection(LinearProjection):
         """
         journal = self._journal()
         last = getattr(self, "certificate_", None)
-        with telling(type(self).__name__, self.verbose):
+        with (
+            telling(type(self).__name__, self.verbose),
+            calling_back(self, X, y),
+        ):
             seed = self._seed()
             storage = self._storage()
             given = self._validated(X, reset=True, storage=storage)
