@@ -110,7 +110,6 @@ def test_nothing_is_needed_where_scikit_learn_has_no_callbacks(monkeypatch):
     spec.loader.exec_module(older)
 
     class Plain(older.CallbackSupport):
-        @older.with_callbacks
         def fit(self):
             with older.calling_back(self, None, None):
                 return "fitted"

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from isoproj.numerics.progress import Step, watching
 
 if TYPE_CHECKING:
-    _Method = TypeVar("_Method", bound=Callable[..., Any])
 
     class CallbackSupport:
         """The mixin of scikit-learn, or nothing."""
 
-    def with_callbacks(method: _Method) -> _Method:
-        """Return the method with its callbacks cleared up after it."""
+    def with_callbacks(method: Callable[[Any], None]) -> Callable[[Any], None]:
+        """Return the method with the callbacks torn down after it."""
         return method
 else:
     try:
@@ -26,12 +25,8 @@ else:
         class CallbackSupport:
             """Stand in for the mixin of newer versions; it adds nothing."""
 
-        def with_callbacks(method):  # noqa: ANN001, ANN201
-            """Return the method as it is."""
-            return method
 
-
-__all__ = ["CallbackSupport", "calling_back", "with_callbacks"]
+__all__ = ["CallbackSupport", "calling_back"]
 
 
 @contextmanager
@@ -49,17 +44,26 @@ def calling_back(
         yield
         return
     given = {"estimator": estimator, "X": X, "y": y}
-    fit = estimator._init_callback_context(max_subtasks=None)
-    fit.call_on_fit_task_begin(**given)
+    try:
+        fit = estimator._init_callback_context(max_subtasks=None)
+        fit.call_on_fit_task_begin(**given)
 
-    def listen(_: Step) -> None:
-        step = fit.subcontext(task_name="step").call_on_fit_task_begin(**given)
-        if step.call_on_fit_task_end(**given):
-            raise KeyboardInterrupt
+        def listen(_: Step) -> None:
+            step = fit.subcontext(task_name="step").call_on_fit_task_begin(**given)
+            if step.call_on_fit_task_end(**given):
+                raise KeyboardInterrupt
 
-    if getattr(estimator, "_skl_callbacks", None):
-        with watching(listen, Step):
+        if getattr(estimator, "_skl_callbacks", None):
+            with watching(listen, Step):
+                yield
+        else:
             yield
-    else:
-        yield
-    fit.call_on_fit_task_end(**given, reconstruction_attributes={})
+        fit.call_on_fit_task_end(**given, reconstruction_attributes={})
+    finally:
+        # Decorating ``fit`` itself would put a frame between it and its caller, whom
+        # warnings name.
+        with_callbacks(_nothing)(estimator)
+
+
+def _nothing(_: object) -> None:
+    """Do nothing, so that only the callbacks are torn down."""

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from isoproj.engines.base import Engine, chosen
 from isoproj.estimators.base import LinearProjection, check_positive, telling
-from isoproj.estimators.callbacks import CallbackSupport, calling_back, with_callbacks
+from isoproj.estimators.callbacks import CallbackSupport, calling_back
 from isoproj.estimators.geometry import Geometry
 from isoproj.exceptions import FormatError
 from isoproj.numerics.arrays import Rows
@@ -81,7 +81,6 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
     n_components_lower_bound_: int
     heldout_: Heldout | None
 
-    @with_callbacks
     def fit(self, X: ArrayLike | Rows, y: object = None) -> Self:
         """Learn the projection and certify it.
 
