@@ -93,6 +93,7 @@ assert isinstance(found, torch.Tensor) and isinstance(refitted, torch.Tensor)
 
 def test_array_api_dispatch_of_scikit_learn_may_be_on():
     pytest.importorskip("torch")
+    pytest.importorskip("scipy", minversion="1.14")
     # scipy reads the variable when it is first imported.
     environment = {**os.environ, "SCIPY_ARRAY_API": "1"}
     done = subprocess.run(
