@@ -37,10 +37,12 @@ test-browser: $(SETUP)
 	$(BIN)/python -m pytest -m browser tests/reporting
 
 # Real consumers, each with the real thing, in an environment of their own (torch is large).
+# The table of differences is printed; TABLE=benchmarks/results/consumers.md keeps it.
 CONSUMERS := .venv-consumers
 test-consumers: $(CONSUMERS)/.ready
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
-	  $(CONSUMERS)/bin/python -m pytest -m consumers tests/consumers
+	  $(CONSUMERS)/bin/python -m pytest -m consumers tests/consumers \
+	  $(if $(TABLE),--table $(TABLE))
 
 $(CONSUMERS)/.ready: pyproject.toml
 	@echo "Installing the consumers in $(CONSUMERS) (once; some minutes)"

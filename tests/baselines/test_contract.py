@@ -21,6 +21,7 @@ from isoproj.baselines import (
     RandomProjection,
     SDPProjection,
     SecantAvoidance,
+    SequentialFairPCA,
     StablePCA,
 )
 from isoproj.exceptions import DuplicatePointsWarning
@@ -36,6 +37,7 @@ ORTHONORMAL = [
     SecantAvoidance(3),
     SecantAvoidance(3, init="random", random_state=0),
     FairPCA(3, tol=0.01),
+    SequentialFairPCA(3),
     StablePCA(3, tol=0.01),
 ]
 LINEAR = [
@@ -66,6 +68,7 @@ def name_of(estimator):
         Adagio(),
         SecantAvoidance(max_iter=10),
         FairPCA(max_iter=20),
+        SequentialFairPCA(max_iter=20),
         StablePCA(max_iter=20),
     ]
 )
@@ -152,6 +155,7 @@ def test_copies_are_told_of_and_left_out(estimator):
         SDPProjection(3, time_limit=1e-6),
         SecantAvoidance(3, time_limit=1e-6),
         FairPCA(3, time_limit=1e-6),
+        SequentialFairPCA(3, time_limit=1e-6),
         StablePCA(3, time_limit=1e-6),
         NuMax(0.2, time_limit=1e-6),
         NILEPro(3, time_limit=1e-6),
@@ -179,6 +183,7 @@ def test_out_of_time_is_a_warning_and_a_valid_map(estimator):
         (NuMax(1.5), r"delta must lie between 0 and 1; got 1\.5"),
         (NuMax(labelled=True), "y must hold class labels"),
         (SecantAvoidance(2, step=0.0), "step must lie between 0 and 1"),
+        (SequentialFairPCA(2, rate=-1.0), "rate must be"),
         (FairPCA(2, max_iter=0), "max_iter must be a whole number above 0"),
         (Adagio(2, time_limit=-1.0), "time_limit must be a number of seconds"),
     ],

@@ -15,6 +15,8 @@ from isoproj.baselines import (
     NuMax,
     SDPProjection,
     SecantAvoidance,
+    SequentialFairPCA,
+    StablePCA,
     sdp,
 )
 from isoproj.numerics.progress import Step, watching
@@ -28,6 +30,8 @@ LIMITED = [
     SDPProjection(3, tol=1e-9, time_limit=1.0),
     SecantAvoidance(3, time_limit=1.0),
     FairPCA(3, time_limit=1.0),
+    SequentialFairPCA(3, time_limit=1.0),
+    StablePCA(3, time_limit=1.0),
     NuMax(0.1, max_iter=20, time_limit=1.0, random_state=0),
     NILEPro(3, time_limit=1.0),
     FroMax(3, time_limit=1.0),

@@ -2,12 +2,53 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from isoproj import GuaranteedPCA, NearIsometricProjection
+
+HEAD = ["| system | version | what was run | largest difference |", "|---|---|---|---|"]
+
+
+def pytest_addoption(parser):
+    parser.addoption("--table", help="file for the table of consumers that passed")
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """Print what each consumer that passed was given and how far it was off."""
+    largest = {}
+    for report in terminalreporter.getreports("passed"):
+        for name, value in report.user_properties:
+            if name == "consumer":
+                *row, difference = value
+                key = tuple(row)
+                largest[key] = max(difference, largest.get(key, 0.0))
+    if not largest:
+        return
+    rows = [
+        f"| {' | '.join(key)} | {f'{off:.0e}' if off else '0'} |"
+        for key, off in sorted(largest.items(), key=lambda item: item[0][0].lower())
+    ]
+    terminalreporter.section("largest differences from transform")
+    terminalreporter.write_line("\n".join(HEAD + rows))
+    if path := config.getoption("--table", None):
+        Path(path).write_text("\n".join(HEAD + rows) + "\n", encoding="utf-8")
+
+
+@pytest.fixture
+def consumer(record_property):
+    """Return a function that notes how far a system's numbers are from ours."""
+
+    def note(system, what, found, expected, *, release=None):
+        difference = float(np.abs(np.asarray(found, np.float64) - expected).max())
+        release = version(system) if release is None else release
+        record_property("consumer", (system, release, what, difference))
+        return difference
+
+    return note
 
 
 def pytest_collection_modifyitems(items):

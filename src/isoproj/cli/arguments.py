@@ -461,9 +461,10 @@ def _add_compare(verb: argparse.ArgumentParser) -> None:
         "--methods",
         nargs="+",
         metavar="NAME",
-        help="minimax guaranteed dual_ascent sdp+dr sdp+rr sdp+binned sap fair_pca pca "
-        "pca_directions random gaussian adagio nile_pro fro_max nu_max (default: "
-        "minimax, dual_ascent, sdp+dr, sdp+rr, sap, fair_pca, pca and random)",
+        help="minimax guaranteed dual_ascent sdp+dr sdp+rr sdp+binned sap fair_pca "
+        "fair_pca+seq stable_pca pca pca_directions random gaussian adagio "
+        "nile_pro fro_max nu_max (default: minimax, dual_ascent, sdp+dr, "
+        "sdp+rr, sap, fair_pca, pca and random)",
     )
     verb.add_argument(
         "--seeds",

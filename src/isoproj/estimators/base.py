@@ -25,6 +25,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 import isoproj
 from isoproj.numerics.arrays import Rows, as_rows, check_real, checked_rows, is_sparse
+from isoproj.numerics.other_arrays import like, on_host
 from isoproj.numerics.progress import LOGGER, Step, watching
 from isoproj.numerics.scalars import is_number, is_whole
 from isoproj.numerics.spectral import Array, canonical_signs, contraction, orthonormal
@@ -75,9 +76,10 @@ class LinearProjection(
         Returns
         -------
         ndarray of shape (n_samples, n_components_)
-            Their projections.
+            Their projections; a torch tensor, or another array of the array-API
+            standard, gives an array of its own library on its own device.
         """
-        return self._projected(X)
+        return like(self._projected(X), X)
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
         """Return the points of the learnt subspace with the given coordinates.
@@ -92,8 +94,14 @@ class LinearProjection(
         ndarray of shape (n_samples, n_features_in_)
             ``X @ components_``.
         """
+        return like(self._lifted(X), X)
+
+    def _lifted(self, X: ArrayLike) -> NDArray[Any]:
+        """Return ``X @ components_`` as an ndarray."""
         check_is_fitted(self)
-        projected: NDArray[Any] = check_array(X, dtype=[np.float64, np.float32])
+        projected: NDArray[Any] = check_array(
+            on_host(X), dtype=[np.float64, np.float32]
+        )
         if projected.shape[1] != self.components_.shape[0]:
             msg = (
                 f"X must have n_components_={self.components_.shape[0]} columns; got "
@@ -202,6 +210,7 @@ class LinearProjection(
     def _validated(
         self, X: ArrayLike | Rows, *, reset: bool, storage: Storage | None = None
     ) -> Rows:
+        X = on_host(X)
         check_real(X)
         storage = storage or self._storage()
         rows = validate_data(

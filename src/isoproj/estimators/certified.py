@@ -22,6 +22,7 @@ from isoproj.estimators.base import (
     checked_gap,
     telling,
 )
+from isoproj.estimators.callbacks import CallbackSupport, calling_back
 from isoproj.estimators.geometry import Geometry
 from isoproj.estimators.precision import warn_of_rounding
 from isoproj.exceptions import FormatError
@@ -58,7 +59,7 @@ __all__ = ["CertifiedProjection"]
 _NOTHING = 1e-9
 
 
-class CertifiedProjection(LinearProjection):
+class CertifiedProjection(CallbackSupport, LinearProjection):
     """A projection with the proof of what it loses; both are saved together."""
 
     n_components: int | None
@@ -114,7 +115,10 @@ class CertifiedProjection(LinearProjection):
         """
         journal = self._journal()
         last = getattr(self, "certificate_", None)
-        with telling(type(self).__name__, self.verbose):
+        with (
+            telling(type(self).__name__, self.verbose),
+            calling_back(self, X, y),
+        ):
             seed = self._seed()
             storage = self._storage()
             given = self._validated(X, reset=True, storage=storage)

@@ -20,6 +20,7 @@ from isoproj.estimators.near_isometric import NearIsometricProjection
 from isoproj.exceptions import FormatError
 from isoproj.numerics.arrays import Rows, is_sparse
 from isoproj.numerics.container import Tensors
+from isoproj.numerics.other_arrays import like
 from isoproj.numerics.scalars import is_number
 from isoproj.numerics.storage import row_slices
 from isoproj.proof.certificate import Certificate
@@ -194,12 +195,13 @@ class GuaranteedPCA(CertifiedProjection):
         Returns
         -------
         ndarray of shape (n_samples, n_components_)
-            Their projections.
+            Their projections; a torch tensor, or another array of the array-API
+            standard, gives an array of its own library on its own device.
         """
         projected = self._projected(X)
         centre = self.mean_.astype(np.float64) @ self.components_.T.astype(np.float64)
         projected -= centre.astype(projected.dtype)
-        return projected
+        return like(projected, X)
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
         """Return the points of the learnt affine subspace with given coordinates.
@@ -214,7 +216,7 @@ class GuaranteedPCA(CertifiedProjection):
         ndarray of shape (n_samples, n_features_in_)
             ``X @ components_ + mean_``.
         """
-        return np.asarray(super().inverse_transform(X) + self.mean_)
+        return like(np.asarray(self._lifted(X) + self.mean_), X)
 
     def _check_parameters(self, n_features: int) -> None:
         if self.n_components is None and self.max_distortion is None:

@@ -18,6 +18,7 @@ from isoproj.estimators.certified import CertifiedProjection
 from isoproj.estimators.geometry import Geometry
 from isoproj.estimators.precision import warn_of_rounding
 from isoproj.numerics.arrays import Rows, check_map, is_sparse
+from isoproj.numerics.other_arrays import like
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.storage import Storage
 from isoproj.pairs.moments import pose
@@ -231,12 +232,13 @@ class NearIsometricProjection(CertifiedProjection):
         Returns
         -------
         ndarray of shape (n_samples, n_components_)
-            Their projections.
+            Their projections; a torch tensor, or another array of the array-API
+            standard, gives an array of its own library on its own device.
         """
-        projected = super().transform(X)
+        projected = self._projected(X)
         if self.scale_ != 1.0:
             projected *= projected.dtype.type(self.scale_)
-        return projected
+        return like(projected, X)
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
         """Return the points of the learnt subspace with the given coordinates.
@@ -251,10 +253,10 @@ class NearIsometricProjection(CertifiedProjection):
         ndarray of shape (n_samples, n_features_in_)
             ``X @ components_ / scale_``.
         """
-        points = super().inverse_transform(X)
+        points = self._lifted(X)
         if self.scale_ != 1.0:
             points /= points.dtype.type(self.scale_)
-        return points
+        return like(points, X)
 
     def _adopt(self, certificate: Certificate) -> None:
         super()._adopt(certificate)

@@ -9,6 +9,7 @@ import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
+from isoproj.numerics.other_arrays import on_host
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.storage import (
     SLICE_BYTES,
@@ -185,6 +186,7 @@ def check_points(
     data: ArrayLike | Rows, storage: Storage | None = None, *, min_rows: int = 2
 ) -> Rows:
     """Return data as finite float rows, dense or CSR; else raise ValueError."""
+    data = on_host(data)
     check_real(data)
     storage = storage or Storage()
     rows = check_array(

@@ -27,6 +27,8 @@ from isoproj.baselines.pca import PCAProjection
 from isoproj.baselines.random import RandomProjection
 from isoproj.baselines.sdp import SDPProjection
 from isoproj.baselines.secant_avoidance import SecantAvoidance
+from isoproj.baselines.sequential_fair_pca import SequentialFairPCA
+from isoproj.baselines.stable_pca import StablePCA
 from isoproj.estimators.guaranteed_pca import GuaranteedPCA
 from isoproj.estimators.near_isometric import NearIsometricProjection
 from isoproj.numerics.arrays import Rows
@@ -60,6 +62,8 @@ METHODS: dict[str, Callable[[], Any]] = {
     "sdp+binned": lambda: SDPProjection(rounding="binned"),
     "sap": SecantAvoidance,
     "fair_pca": FairPCA,
+    "fair_pca+seq": SequentialFairPCA,
+    "stable_pca": StablePCA,
     "pca": PCAProjection,
     "pca_directions": lambda: PCAProjection(of="directions"),
     "random": RandomProjection,
