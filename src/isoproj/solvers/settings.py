@@ -335,7 +335,7 @@ class LiftSettings:
     patience: int = 2
     max_rounds: int = 14
     few_tight: float = 600.0
-    wide_gap: float = 0.015
+    wide_gap: float = 0.02
 
     def most_columns(self, k: int) -> int:
         """Return the most columns that a factor may have."""
