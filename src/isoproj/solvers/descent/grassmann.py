@@ -25,7 +25,7 @@ from isoproj.solvers.descent.objectives import (
 )
 from isoproj.solvers.settings import DescentSettings
 
-__all__ = ["Stage", "cooled", "descend", "random_starts"]
+__all__ = ["Memory", "Stage", "cooled", "descend", "random_starts"]
 
 # Steps that the inverse Hessian remembers.
 _MEMORY = 12
@@ -74,7 +74,7 @@ def _secant(low: float, slope_low: float, high: float, slope_high: float) -> flo
 
 
 @dataclass
-class _Memory:
+class Memory:
     """The limited-memory inverse Hessian: pairs of steps and gradient changes."""
 
     size: int = _MEMORY
@@ -125,7 +125,7 @@ class Stage:
     def run(self, objective: Objective, basis: Real) -> Real:
         """Return the basis after limited-memory BFGS."""
         state = objective.at(basis)
-        memory = _Memory()
+        memory = Memory()
         history = [state.value]
         rounding = max(1e-12, 4.0 * float(np.finfo(state.gradient.dtype).eps))
         for _ in range(self.max_iter):
@@ -138,7 +138,7 @@ class Stage:
             if time is None:
                 if not memory.pairs:
                     break
-                memory = _Memory()
+                memory = Memory()
                 continue
             before, state = state, ray.arrive(time)
             previous = horizontal(state.basis, before.gradient)
@@ -150,7 +150,7 @@ class Stage:
         return _orthonormal(state.basis)
 
 
-def _step(memory: _Memory, basis: Real, gradient: Real) -> Real:
+def _step(memory: Memory, basis: Real, gradient: Real) -> Real:
     """Return a horizontal descent direction."""
     if memory.pairs:
         # Old pairs are not transported: projecting the result alone is enough.
