@@ -25,7 +25,15 @@ from isoproj.pairs.directions import Secants
 from isoproj.solvers.descent.merit import Merit, Worst
 from isoproj.solvers.settings import DescentSettings
 
-__all__ = ["Curve", "Real", "descend", "losses", "random_starts", "soft_maximum"]
+__all__ = [
+    "Curve",
+    "Memory",
+    "Real",
+    "descend",
+    "losses",
+    "random_starts",
+    "soft_maximum",
+]
 
 # Hot stages run in single precision; results are always float64.
 Real = NDArray[Any]
@@ -173,7 +181,7 @@ def _secant(low: float, slope_low: float, high: float, slope_high: float) -> flo
 
 
 @dataclass
-class _Memory:
+class Memory:
     """The limited-memory inverse Hessian: pairs of steps and gradient changes."""
 
     size: int = _MEMORY
@@ -221,7 +229,7 @@ class _Stage:
         images = secants.images(basis)
         value, weights = _smoothed(merit, losses(images), temperature)
         gradient = _gradient(secants, basis, images, weights)
-        memory = _Memory()
+        memory = Memory()
         history = [value]
         rounding = max(1e-12, 4.0 * float(np.finfo(gradient.dtype).eps))
         for _ in range(self.max_iter):
@@ -234,7 +242,7 @@ class _Stage:
             if found is None:
                 if not memory.pairs:
                     break
-                memory = _Memory()
+                memory = Memory()
                 continue
             time, value, values = found
             basis, images = curve.arrive(basis, time)
@@ -249,7 +257,7 @@ class _Stage:
         return _orthonormal(basis)
 
 
-def _step(memory: _Memory, basis: Real, gradient: Real) -> Real:
+def _step(memory: Memory, basis: Real, gradient: Real) -> Real:
     """Return a horizontal descent direction."""
     if memory.pairs:
         # Old pairs are not transported: projecting the result alone is enough.
