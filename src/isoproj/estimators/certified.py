@@ -6,6 +6,7 @@ import math
 import os
 import warnings
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -18,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from isoproj.engines.base import Engine, chosen
 from isoproj.estimators.base import LinearProjection, check_positive, telling
 from isoproj.estimators.geometry import Geometry
+from isoproj.estimators.nested import check_nested, fit_nested
 from isoproj.exceptions import FormatError
 from isoproj.numerics.arrays import Rows
 from isoproj.numerics.container import Tensors, read_container, write_container
@@ -34,6 +36,7 @@ from isoproj.proof.heldout import (
     measure_heldout,
     split_rows,
 )
+from isoproj.proof.objective import Objective
 from isoproj.proof.verify import CheckedClaim
 from isoproj.solvers.api import (
     Clock,
@@ -68,8 +71,11 @@ class CertifiedProjection(LinearProjection):
     memory_limit: float
     engine: Engine | None
     heldout: float | None
+    nested: Sequence[int] | None
+    nested_weights: Sequence[float] | None
 
     certificate_: Certificate
+    certificates_: dict[int, Certificate]
     distortion_: float
     lower_bound_: float
     worst_pairs_: Indices
@@ -122,8 +128,17 @@ class CertifiedProjection(LinearProjection):
                 memory_limit=float(self.memory_limit),
                 engine=self.engine,
             )
-            result = self._solved(geometry, journal, seed, last)
-            certificate = self._certified(geometry, result)
+            if self.nested is None:
+                result = self._solved(geometry, journal, seed, last)
+                certificate = self._certified(geometry, result)
+            else:
+                result, certificate = fit_nested(
+                    geometry,
+                    self._problem(geometry, journal, seed),
+                    [int(k) for k in self.nested],
+                    self.nested_weights,
+                    self._objective(),
+                )
             if result.dimensions is not None and result.dimensions.impossible:
                 assert self.max_distortion is not None
                 proof = result.dimensions.proof
@@ -158,6 +173,10 @@ class CertifiedProjection(LinearProjection):
     @abstractmethod
     def _check_parameters(self, n_features: int) -> None:
         """Raise unless the parameters are usable."""
+
+    def _objective(self) -> Objective | None:
+        """Return what is kept under a cap, None where nothing is."""
+        return None
 
     def _measure(self, rows: Rows) -> None:
         """Compute further attributes from the rows fitted."""
@@ -241,7 +260,7 @@ class CertifiedProjection(LinearProjection):
             raise FormatError(msg)
         certificate = Certificate.from_parts(header.get("certificate", {}), tensors)
         try:
-            model = cls(**header["parameters"])
+            model = cls(**_restored(header["parameters"]))
             if hasattr(model, "checkpoint"):
                 # A file from elsewhere must not say where a later fit writes.
                 model.checkpoint = None
@@ -259,6 +278,14 @@ class CertifiedProjection(LinearProjection):
         except ValueError as error:
             msg = f"{path} must hold parameters that fit its class: {error}"
             raise FormatError(msg) from None
+        if [part.n_components for part in certificate.prefixes] != list(
+            model.nested or ()
+        ):
+            msg = (
+                f"{path} must hold a certificate for each of nested={model.nested!r}; "
+                "it does not. Save it again."
+            )
+            raise FormatError(msg)
         if certificate.listed_pairs is not None and model.pairs == "all":
             model.pairs = certificate.listed_pairs
         if names is not None:
@@ -331,14 +358,34 @@ class CertifiedProjection(LinearProjection):
         if not isinstance(tol, float | int | np.number) or not 0.0 < tol < math.inf:
             msg = f"tol must be a number above 0; got {self.tol!r}. Use 1e-3."
             raise ValueError(msg)
+        if self.nested is None and self.nested_weights is not None:
+            msg = (
+                f"nested_weights needs nested; got {self.nested_weights!r} and None. "
+                "Pass nested, or leave nested_weights out."
+            )
+            raise ValueError(msg)
+        if self.nested is not None:
+            check_nested(self.nested, self.nested_weights, self.n_components)
+            self._check_alone("max_distortion", None)
         chosen(self.engine)
         check_memory_limit(self.memory_limit)
         if not isinstance(self.verbose, bool | int | np.integer):
             msg = f"verbose must be a whole number; got {self.verbose!r}. Use 0 or 1."
             raise ValueError(msg)  # noqa: TRY004 - scikit-learn's convention
 
+    def _check_alone(self, name: str, usual: object) -> None:
+        """Raise ValueError if a parameter that excludes ``nested`` has been set."""
+        value = getattr(self, name)
+        if value is not usual and (usual is None or value != usual):
+            msg = (
+                f"nested cannot be combined with {name}; got {name}={value!r}. "
+                f"Use {name}={usual!r}, or leave nested out."
+            )
+            raise ValueError(msg)
+
     def _adopt(self, certificate: Certificate) -> None:
         self.certificate_ = certificate
+        self.certificates_ = certificate.by_dimension
         self.heldout_ = None
         self.components_ = certificate.components
         self.distortion_ = certificate.distortion
@@ -412,6 +459,14 @@ def _checked_names(names: object, n_features: int) -> list[str] | None:
     return names
 
 
+def _restored(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return constructor parameters of a file; lists become tuples."""
+    return {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in parameters.items()
+    }
+
+
 def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
     """Return constructor parameters as JSON can say them."""
     plain: dict[str, Any] = {}
@@ -424,6 +479,8 @@ def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
             plain[name] = value
         elif name == "pairs":
             plain[name] = "all"  # The list itself is an array of the file.
+        elif name.startswith("nested"):
+            plain[name] = np.asarray(value).tolist()
         else:
             plain[name] = None
     return plain

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +23,7 @@ from isoproj.numerics.storage import row_slices
 from isoproj.proof.certificate import Certificate
 from isoproj.proof.objective import Objective
 from isoproj.proof.verify import CheckedClaim
-from isoproj.solvers.api import Journal, Result
+from isoproj.solvers.api import Journal, Problem, Result
 from isoproj.solvers.solve import solve
 
 __all__ = ["GuaranteedPCA"]
@@ -89,12 +90,22 @@ class GuaranteedPCA(CertifiedProjection):
     heldout : float, int or None, default=None
         Rows to hold out of the fit, as a share or a number, drawn by ``random_state``.
         What their pairs lose is then told by ``heldout_``.
+    nested : sequence of int or None, default=None
+        Prefixes: ascending numbers of dimensions below ``n_components``. The first rows
+        of ``components_``, as many as each of them says, are then good projections
+        themselves, each with its own certificate in ``certificates_``: store
+        ``transform(X)[:, :k]`` and choose ``k`` later. The cap of a prefix is
+        ``1 + slack`` times the least that is found possible for it in a nest.
+    nested_weights : sequence of float or None, default=None
+        How much each prefix and, last, all rows matter. The largest of
+        ``weight * (distortion / distortion of a separate fit - 1)`` is made small:
+        twice the weight, half the relative loss from being nested. None means alike.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components_, n_features_in_)
         Orthonormal rows, in the precision of the data, ordered by the variance they
-        carry.
+        carry; with ``nested``, within every block between two prefixes.
     mean_ : ndarray of shape (n_features_in_,)
         Mean of the rows, which ``transform`` subtracts.
     explained_variance_ : ndarray of shape (n_components_,)
@@ -119,6 +130,9 @@ class GuaranteedPCA(CertifiedProjection):
         Row numbers of the pairs that lose most, worst first.
     certificate_ : Certificate
         All of these claims with their proof; save, load, verify.
+    certificates_ : dict of int to Certificate
+        The certificate of every prefix of ``nested`` and of all rows, by number of
+        dimensions.
     status_ : Status
         Why the solver stopped.
     history_ : tuple of Step
@@ -170,6 +184,8 @@ class GuaranteedPCA(CertifiedProjection):
         memory_limit: float = 2e9,
         engine: Engine | None = None,
         heldout: float | None = None,
+        nested: Sequence[int] | None = None,
+        nested_weights: Sequence[float] | None = None,
     ) -> None:
         self.n_components = n_components
         self.max_distortion = max_distortion
@@ -187,6 +203,8 @@ class GuaranteedPCA(CertifiedProjection):
         self.memory_limit = memory_limit
         self.engine = engine
         self.heldout = heldout
+        self.nested = nested
+        self.nested_weights = nested_weights
 
     def _solved(
         self,
@@ -196,20 +214,24 @@ class GuaranteedPCA(CertifiedProjection):
         last: Certificate | None,
     ) -> Result:
         del last
-        objective = Objective(self.objective)
-        problem = replace(
-            self._problem(geometry, journal, seed),
-            objective=geometry.objective_matrix(objective),
+        return solve(self._problem(geometry, journal, seed))
+
+    def _problem(self, geometry: Geometry, journal: Journal, seed: int) -> Problem:
+        return replace(
+            super()._problem(geometry, journal, seed),
+            objective=geometry.objective_matrix(self._objective()),
             slack=float(self.slack),
         )
-        return solve(problem)
+
+    def _objective(self) -> Objective:
+        return Objective(self.objective)
 
     def _certified(self, geometry: Geometry, result: Result) -> Certificate:
         return certified_under_cap(
             geometry,
             result,
             self.n_components or result.basis.shape[1],
-            Objective(self.objective),
+            self._objective(),
             is_given=self.max_distortion is not None,
         )
 

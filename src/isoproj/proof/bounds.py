@@ -38,6 +38,7 @@ from isoproj.proof.moments import weighted_directions, weighted_moment
 from isoproj.proof.objective import Objective, kept_bound, share_kept
 
 __all__ = [
+    "Map",
     "certify",
     "certify_each",
     "certify_exclusion",
