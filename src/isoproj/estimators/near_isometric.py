@@ -128,9 +128,10 @@ class NearIsometricProjection(CertifiedProjection):
         themselves, each with its own certificate in ``certificates_``: store
         ``transform(X)[:, :k]`` and choose ``k`` later.
     nested_weights : sequence of float or None, default=None
-        How much each prefix and, last, all rows matter. The largest of
-        ``weight * (distortion / distortion of a separate fit - 1)`` is made small:
-        twice the weight, half the relative loss from being nested. None means alike.
+        How much each prefix and, last, all rows matter; None means alike. The largest
+        of ``weight * (distortion - alone) / (alone * (1 - alone))`` is made small,
+        where ``alone`` is the distortion of a separate fit: twice the weight, half the
+        price of being nested.
 
     Attributes
     ----------

@@ -2,8 +2,10 @@
 
 Every number of dimensions is solved on its own first. That gives the bound of each
 prefix and its target: the distortion that a projection of its own would have. Descent
-on flags (``descent.flags``) then minimises the largest relative excess over the
-targets, on a working set that grows by searches of all pairs under every prefix.
+on flags (``descent.flags``) then minimises the largest excess over the targets, on a
+working set that grows by searches of all pairs under every prefix. Excess is counted in
+odds, ``(loss - target) / (target * (1 - target))``: relative to the loss where that is
+small, relative to what is kept where the loss is nearly everything.
 
 With an objective, the distortions found so, times ``1 + slack``, are caps. Each number
 of dimensions is solved under its cap, which bounds what any projection under the cap
@@ -33,6 +35,8 @@ __all__ = ["NestedResult", "NestedSettings", "solve_nested"]
 
 # A target below this counts as this: nothing is relative to a loss of nothing.
 _LEAST_TARGET = 1e-6
+# A separate fit that keeps less counts as keeping this share.
+_LEAST_KEPT = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +122,7 @@ def solve_nested(
     ks : sequence of int
         Numbers of dimensions, ascending; the last is that of the basis.
     weights : sequence of float or None
-        How much the relative excess of each prefix counts; None means alike.
+        How much the excess of each prefix counts; None means alike.
     settings : Settings or None
         Tuning figures of the separate solves.
 
@@ -137,8 +141,7 @@ def solve_nested(
         separate[k] = nested.timed(partial(solve, settings=settings), posed)
     basis = np.eye(problem.n_dims)
     if inner:
-        inside = shares[: len(inner)] / shares[: len(inner)].max()
-        basis = nested.solved(inner, inside, separate)
+        basis = nested.solved(inner, shares[: len(inner)], separate)
     # Where all dimensions are asked for, the rest of the space follows.
     size = min(ks[-1], problem.n_dims)
     basis = orthonormal(np.hstack([basis, _complement(basis, size)]))
@@ -224,8 +227,11 @@ class _Nested:
     ) -> Array:
         """Return the basis for all prefixes; ``separate`` gets caps if need be."""
         found = np.array([separate[k].distortion for k in ks])
+        odds = weights / np.maximum(1.0 - found, _LEAST_KEPT)
         flag = Flag(
-            ks=tuple(ks), targets=np.maximum(found, _LEAST_TARGET), weights=weights
+            ks=tuple(ks),
+            targets=np.maximum(found, _LEAST_TARGET),
+            weights=odds / odds.max(),
         )
         start = mean_flag([separate[k].basis for k in ks])
         known = self._first_set(ks, separate, None)
@@ -233,7 +239,7 @@ class _Nested:
         best = self._descended(flag, known, start, self.own.ladder, lower)
         if self.problem.objective is None:
             return best.basis
-        return self._kept(flag, best, separate)
+        return self._kept(replace(flag, weights=weights), best, separate)
 
     def _first_set(
         self, ks: list[int], separate: dict[int, Result], further: Array | None
