@@ -271,6 +271,21 @@ def _add_fit(verb: argparse.ArgumentParser) -> None:
     _add_method(verb)
     _add_pairs(verb)
     verb.add_argument(
+        "--nested",
+        type=int,
+        nargs="+",
+        metavar="K",
+        help="make the first K dimensions a good projection too, for each K given; "
+        "each has its own certificate",
+    )
+    verb.add_argument(
+        "--nested-weights",
+        type=float,
+        nargs="+",
+        metavar="W",
+        help="how much each prefix and, last, -k matters (default: alike)",
+    )
+    verb.add_argument(
         "--heldout",
         type=_part,
         metavar="SHARE",
