@@ -20,7 +20,7 @@ from isoproj import NearIsometricProjection, verify
 from isoproj.baselines import PCAProjection
 
 HEAD = [
-    "| data | shape | k | nested | fitted alone | above it | no projection below | PCA |",
+    "| data | shape | k | nested | alone | above it | no projection below | PCA |",
     "|---|---|---|---|---|---|---|---|",
 ]
 
@@ -37,7 +37,7 @@ SETS = {
 
 
 def rows_of(name: str, points: np.ndarray, ks: tuple[int, ...]) -> list[str]:
-    """Fit one set nested and apart, verify all prefixes, and return the table's rows."""
+    """Fit one set nested and apart, verify it, and return the rows of the table."""
     model = NearIsometricProjection(ks[-1], nested=ks[:-1], random_state=0).fit(points)
     verify(model, points)
     found = []

@@ -361,9 +361,8 @@ def _unpacked_parts(entries: Header, arrays: Tensors) -> dict[str, Any]:
 
 def _prefix_sentence(prefix: Certificate) -> str:
     """Return what the first rows of a nested projection keep, in words."""
-    sentence = (
+    return (
         f"Its first {prefix.n_components} dimensions keep at least "
         f"{_rounded_down(1.0 - prefix.distortion):.2f}%, of at most "
         f"{_rounded_up(1.0 - prefix.lower_bound):.2f}%."
     )
-    return sentence if prefix.guarantee is None else f"{sentence} {prefix.guarantee}"

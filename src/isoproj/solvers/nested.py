@@ -189,7 +189,10 @@ class _Nested:
             self.n_left *= 2
 
     def _journal(self) -> Journal:
-        """Return a journal for the next solve, with its share of the time left."""
+        """Return a journal for the next solve, with its share of the time left.
+
+        Bounds at other numbers of dimensions are no history of the whole.
+        """
         journal = self.problem.journal
         clock, left = journal.clock, journal.clock.left
         limit = None if left is None else clock.seconds + left / max(1, self.n_left)
@@ -197,9 +200,7 @@ class _Nested:
             # Whoever stops a fit does not want to wait for the rest of it.
             limit = 0.0
         self.n_left -= 1
-        share = replace(journal, clock=_Deadline(clock, limit))
-        share.begin()
-        return share
+        return replace(journal, clock=_Deadline(clock, limit), history=[])
 
     def timed(self, solver: Callable[[Problem], Result], posed: Problem) -> Result:
         """Solve within a share of the time, and note what stopped the solve."""
@@ -235,8 +236,8 @@ class _Nested:
         )
         start = mean_flag([separate[k].basis for k in ks])
         known = self._first_set(ks, separate, None)
-        lower = separate[ks[-1]].lower
-        best = self._descended(flag, known, start, self.own.ladder, lower)
+        last = separate[ks[-1]]
+        best = self._descended(flag, known, start, self.own.ladder, last)
         if self.problem.objective is None:
             return best.basis
         return self._kept(replace(flag, weights=weights), best, separate)
@@ -273,10 +274,11 @@ class _Nested:
         known: WorkingSet,
         start: Array,
         ladder: Ladder,
-        lower: float,
+        last: Result,
     ) -> _Best:
         """Cool down from a start; return the best basis over all pairs."""
-        journal = self._journal()
+        journal = replace(self._journal(), history=self.problem.journal.history)
+        journal.begin()
         first = self._measure(flag, known, start, 5.0 * self.own.near)
         best = _Best(start, first, self._merit(flag, start, first))
         try:
@@ -289,9 +291,10 @@ class _Nested:
                     best.see(basis, found, self._merit(flag, basis, found))
                     journal.record(
                         distortion=float(best.distortions[-1]),
-                        lower_bound=lower,
+                        lower_bound=last.lower,
                         n_working=known.size,
                         phase="nested search",
+                        **self._kept_so_far(flag, best, last),
                     )
                     if flag.worst(found) - seen < temperature:
                         break
@@ -301,6 +304,14 @@ class _Nested:
         except KeyboardInterrupt:
             self._note(Status.INTERRUPTED)
         return best
+
+    def _kept_so_far(self, flag: Flag, best: _Best, last: Result) -> dict[str, float]:
+        """Return what all rows keep under the cap and its bound, if there is one."""
+        if flag.prices is None or self.problem.objective is None:
+            return {}
+        kept = float(np.vdot(best.basis, self.problem.objective @ best.basis))
+        bounds = [step.kept_bound for step in last.history if step.kept > 0.0]
+        return {"kept": kept, "kept_bound": min(bounds, default=1.0)}
 
     def _merit(self, flag: Flag, basis: Array, distortions: Array) -> float:
         """Return what is to be small over all pairs."""
@@ -343,8 +354,8 @@ class _Nested:
         )
         known = self._first_set(ks, separate, _root(objective))
         start = mean_flag([separate[k].basis for k in ks])
-        lower = separate[ks[-1]].lower
-        best = self._descended(capped, known, start, self.own.capped_ladder, lower)
+        last = separate[ks[-1]]
+        best = self._descended(capped, known, start, self.own.capped_ladder, last)
         return self._under(capped, known, least.basis, best)
 
     def _under_cap(self, best: Result, posed: Problem) -> Result:
