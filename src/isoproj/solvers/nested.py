@@ -60,6 +60,12 @@ class NestedSettings:
         Bisections between a basis under all caps and one above.
     cap_margin : float
         Share of a cap by which a basis must be below it.
+    attempts : int
+        Descents under caps, each with a lower price of the objective.
+    accepted : float
+        Relative excess over the caps at which a price is low enough.
+    cheaper : float
+        Factor by which the price falls.
     """
 
     ladder: Ladder = field(
@@ -76,6 +82,9 @@ class NestedSettings:
     single: float = 0.0005
     halvings: int = 8
     cap_margin: float = 1e-5
+    attempts: int = 3
+    accepted: float = 2e-3
+    cheaper: float = 6.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -186,7 +195,7 @@ class _Nested:
         # A descent on flags follows; with an objective, both parts come twice.
         self.n_left += 1
         if self.problem.objective is not None:
-            self.n_left *= 2
+            self.n_left = 2 * self.n_left + self.own.attempts - 1
 
     def _journal(self) -> Journal:
         """Return a journal for the next solve, with its share of the time left.
@@ -277,7 +286,12 @@ class _Nested:
         last: Result,
     ) -> _Best:
         """Cool down from a start; return the best basis over all pairs."""
-        journal = replace(self._journal(), history=self.problem.journal.history)
+        journal = replace(
+            self._journal(),
+            history=self.problem.journal.history,
+            # What is above a cap on its way is neither found nor a bound.
+            is_silent=flag.prices is not None,
+        )
         journal.begin()
         first = self._measure(flag, known, start, 5.0 * self.own.near)
         best = _Best(start, first, self._merit(flag, start, first))
@@ -294,7 +308,6 @@ class _Nested:
                         lower_bound=last.lower,
                         n_working=known.size,
                         phase="nested search",
-                        **self._kept_so_far(flag, best, last),
                     )
                     if flag.worst(found) - seen < temperature:
                         break
@@ -304,14 +317,6 @@ class _Nested:
         except KeyboardInterrupt:
             self._note(Status.INTERRUPTED)
         return best
-
-    def _kept_so_far(self, flag: Flag, best: _Best, last: Result) -> dict[str, float]:
-        """Return what all rows keep under the cap and its bound, if there is one."""
-        if flag.prices is None or self.problem.objective is None:
-            return {}
-        kept = float(np.vdot(best.basis, self.problem.objective @ best.basis))
-        bounds = [step.kept_bound for step in last.history if step.kept > 0.0]
-        return {"kept": kept, "kept_bound": min(bounds, default=1.0)}
 
     def _merit(self, flag: Flag, basis: Array, distortions: Array) -> float:
         """Return what is to be small over all pairs."""
@@ -355,7 +360,13 @@ class _Nested:
         known = self._first_set(ks, separate, _root(objective))
         start = mean_flag([separate[k].basis for k in ks])
         last = separate[ks[-1]]
-        best = self._descended(capped, known, start, self.own.capped_ladder, last)
+        for _ in range(self.own.attempts):
+            best = self._descended(capped, known, start, self.own.capped_ladder, last)
+            if capped.worst(best.distortions) <= self.own.accepted:
+                break
+            assert capped.prices is not None
+            capped = replace(capped, prices=capped.prices / self.own.cheaper)
+            start = best.basis
         return self._under(capped, known, least.basis, best)
 
     def _under_cap(self, best: Result, posed: Problem) -> Result:
