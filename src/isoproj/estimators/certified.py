@@ -378,7 +378,7 @@ class CertifiedProjection(LinearProjection):
         value = getattr(self, name)
         if value is not usual and (usual is None or value != usual):
             msg = (
-                f"nested cannot be combined with {name}; got {name}={value!r}. "
+                f"nested cannot be combined with {name}; got both. "
                 f"Use {name}={usual!r}, or leave nested out."
             )
             raise ValueError(msg)
