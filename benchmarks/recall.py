@@ -53,10 +53,10 @@ def mnist(n_rows: int, n_queries: int) -> list[str]:
     centred = rows[:4000] - rows[:4000].mean(axis=0)
     components = np.linalg.svd(centred, full_matrices=False)[2][:K].astype(np.float64)
     lines = [
-        f"{len(queries):,} queries among {len(rows):,} rows of {rows.shape[1]} features,"
-        f" float32; principal axes to {K} dimensions; {n_threads()} threads. The plain "
-        "product is that of queries and rows before the map, measured before and after "
-        "the search.",
+        f"{len(queries):,} queries among {len(rows):,} rows of {rows.shape[1]} features"
+        f", float32; principal axes to {K} dimensions; {n_threads()} threads. The "
+        "plain product is that of queries and rows before the map, measured before and "
+        "after the search.",
         "",
         "| metric | recall at 1 | at 10 | search | of the product rate | peak memory |",
         "|---|---|---|---|---|---|",

@@ -96,12 +96,14 @@ def test_transforms_that_faiss_trained_are_their_matrix(points, tmp_path):
         assert_same(audited(points, read_map(path, 24).components), expected)
 
 
+# The exporter of torch warns about torch itself.
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 def test_a_layer_that_torch_exported_to_onnx_is_its_weight(points, tmp_path):
     torch = pytest.importorskip("torch")
     pytest.importorskip("onnx")
     pytest.importorskip("onnxscript")
     torch.manual_seed(0)
-    layer = torch.nn.Linear(24, 6)
+    layer = torch.nn.Linear(24, 6).eval()
     path = str(tmp_path / "layer.onnx")
     example = (torch.zeros(1, 24),)
     torch.onnx.export(layer, example, path, dynamo=True, external_data=False)
