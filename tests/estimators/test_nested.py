@@ -135,6 +135,15 @@ def test_a_file_with_damaged_prefixes_is_refused(near, prefixes, tmp_path):
         NearIsometricProjection.load(path)
 
 
+def test_a_file_without_parameters_is_refused(near, tmp_path):
+    path = tmp_path / "m.isoproj"
+    near.save(path)
+    header, tensors = read_container(path)
+    write_container(path, {**header, "parameters": None}, tensors)
+    with pytest.raises(FormatError, match="whole model"):
+        NearIsometricProjection.load(path)
+
+
 def test_a_model_and_its_parameter_must_name_the_same_prefixes(near, tmp_path):
     path = tmp_path / "m.isoproj"
     near.save(path)

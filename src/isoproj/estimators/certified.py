@@ -463,7 +463,7 @@ def _restored(parameters: dict[str, Any]) -> dict[str, Any]:
     """Return constructor parameters of a file; lists become tuples."""
     return {
         name: tuple(value) if isinstance(value, list) else value
-        for name, value in parameters.items()
+        for name, value in dict(parameters).items()
     }
 
 

@@ -99,8 +99,8 @@ class GuaranteedPCA(CertifiedProjection):
     nested_weights : sequence of float or None, default=None
         How much each prefix and, last, all rows matter; None means alike. The largest
         of ``weight * (distortion - alone) / (alone * (1 - alone))`` is made small,
-        where ``alone`` is the distortion of a separate fit: twice the weight, half the
-        price of being nested.
+        where ``alone`` is the distortion of a separate fit, and ``1 - alone`` counts as
+        5 % where it is less: twice the weight, half the price of being nested.
 
     Attributes
     ----------

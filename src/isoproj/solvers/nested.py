@@ -5,7 +5,8 @@ prefix and its target: the distortion that a projection of its own would have. D
 on flags (``descent.flags``) then minimises the largest excess over the targets, on a
 working set that grows by searches of all pairs under every prefix. Excess is counted in
 odds, ``(loss - target) / (target * (1 - target))``: relative to the loss where that is
-small, relative to what is kept where the loss is nearly everything.
+small, relative to what is kept (but no less than 5 %) where the loss is nearly
+everything.
 
 With an objective, the distortions found so, times ``1 + slack``, are caps. Each number
 of dimensions is solved under its cap, which bounds what any projection under the cap
@@ -35,8 +36,9 @@ __all__ = ["NestedResult", "NestedSettings", "solve_nested"]
 
 # A target below this counts as this: nothing is relative to a loss of nothing.
 _LEAST_TARGET = 1e-6
-# A separate fit that keeps less counts as keeping this share.
-_LEAST_KEPT = 1e-3
+# A separate fit that keeps less counts as keeping this share: it is hardly of use, and
+# is not to cost the other prefixes much.
+_LEAST_KEPT = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
