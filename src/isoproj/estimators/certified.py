@@ -128,17 +128,7 @@ class CertifiedProjection(LinearProjection):
                 memory_limit=float(self.memory_limit),
                 engine=self.engine,
             )
-            if self.nested is None:
-                result = self._solved(geometry, journal, seed, last)
-                certificate = self._certified(geometry, result)
-            else:
-                result, certificate = fit_nested(
-                    geometry,
-                    self._problem(geometry, journal, seed),
-                    [int(k) for k in self.nested],
-                    self.nested_weights,
-                    self._objective(),
-                )
+            result, certificate = self._found(geometry, journal, seed, last)
             if result.dimensions is not None and result.dimensions.impossible:
                 assert self.max_distortion is not None
                 proof = result.dimensions.proof
@@ -155,6 +145,25 @@ class CertifiedProjection(LinearProjection):
             self._measure_heldout(given, y, split)
             self._warn(geometry.points.n_dims)
         return self
+
+    def _found(
+        self,
+        geometry: Geometry,
+        journal: Journal,
+        seed: int,
+        last: Certificate | None,
+    ) -> tuple[Result, Certificate]:
+        """Solve and certify, with prefixes where they are asked for."""
+        if self.nested is None:
+            result = self._solved(geometry, journal, seed, last)
+            return result, self._certified(geometry, result)
+        return fit_nested(
+            geometry,
+            self._problem(geometry, journal, seed),
+            [int(k) for k in self.nested],
+            self.nested_weights,
+            self._objective(),
+        )
 
     @abstractmethod
     def _solved(
@@ -278,14 +287,7 @@ class CertifiedProjection(LinearProjection):
         except ValueError as error:
             msg = f"{path} must hold parameters that fit its class: {error}"
             raise FormatError(msg) from None
-        if [part.n_components for part in certificate.prefixes] != list(
-            model.nested or ()
-        ):
-            msg = (
-                f"{path} must hold a certificate for each of nested={model.nested!r}; "
-                "it does not. Save it again."
-            )
-            raise FormatError(msg)
+        _check_prefixes(path, certificate, model.nested)
         if certificate.listed_pairs is not None and model.pairs == "all":
             model.pairs = certificate.listed_pairs
         if names is not None:
@@ -457,6 +459,20 @@ def _checked_names(names: object, n_features: int) -> list[str] | None:
         msg = f"a list of {n_features} feature names"
         raise ValueError(msg)
     return names
+
+
+def _check_prefixes(
+    path: str | os.PathLike[str],
+    certificate: Certificate,
+    nested: Sequence[int] | None,
+) -> None:
+    """Raise FormatError unless a file has a certificate for each prefix asked for."""
+    if [part.n_components for part in certificate.prefixes] != list(nested or ()):
+        msg = (
+            f"{path} must hold a certificate for each of nested={nested!r}; it does "
+            "not. Save it again."
+        )
+        raise FormatError(msg)
 
 
 def _restored(parameters: dict[str, Any]) -> dict[str, Any]:

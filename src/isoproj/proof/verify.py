@@ -111,12 +111,7 @@ def check_claims(
     claims.append(_count_claim(certificate, pairs))
     claims += _pair_claims(certificate, points, pairs, scan=scan)
     for prefix in certificate.prefixes:
-        claims.append(_prefix_claim(certificate, prefix))
-        if claims[-1].holds:
-            claims += [
-                replace(claim, name=_of_prefix(prefix, claim.name))
-                for claim in _pair_claims(prefix, points, pairs, scan=scan)
-            ]
+        claims += _prefix_claims(certificate, prefix, points, pairs, scan=scan)
     if scan and certificate.spectral_ratio is not None:
         claims.append(_spectral_claim(certificate, rows, storage))
     if model is not certificate:
@@ -128,6 +123,22 @@ def check_claims(
 def _of_prefix(prefix: Certificate, name: str) -> str:
     """Return the name of a claim about the first rows of a nested projection."""
     return f"first {prefix.n_components}: {name}"
+
+
+def _prefix_claims(
+    whole: Certificate,
+    prefix: Certificate,
+    points: Points,
+    pairs: PairSet,
+    *,
+    scan: bool,
+) -> list[CheckedClaim]:
+    """Recompute all claims about the first rows of a nested projection."""
+    first = _prefix_claim(whole, prefix)
+    if not first.holds:
+        return [first]
+    claims = _pair_claims(prefix, points, pairs, scan=scan)
+    return [first, *(replace(c, name=_of_prefix(prefix, c.name)) for c in claims)]
 
 
 def _prefix_claim(whole: Certificate, prefix: Certificate) -> CheckedClaim:
