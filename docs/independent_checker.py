@@ -9,6 +9,7 @@ from safetensors import safe_open
 from scipy.spatial import ConvexHull
 
 N_FRESH = 100_000
+PARTS = ("guarantee", "exclusion", "hull")
 
 
 def directions(X, pairs):
@@ -138,6 +139,25 @@ def check_sampled_share(claim, X, C):
     assert not likely, "sampled share"
 
 
+def check_bounds(claim, arrays, X, C, counted):
+    """Check what is claimed of a projection, all rows or a prefix of them."""
+    pairs, weights, k = arrays["weighted_pairs"], arrays["weights"], len(C)
+    losses = 1 - ((directions(X, counted) @ C.T) ** 2).sum(axis=1)
+    assert abs(losses.max() - claim["distortion"]) <= 1e-9, "distortion"
+
+    assert abs(weights.sum() - 1) <= 1e-9, "weights sum to one"
+    bound = 1 - top_sum(moment(X, pairs, weights, counted), k)
+    if claim.get("hull"):
+        bound = max(bound, hull_bound(claim, arrays, X, k, counted))
+    assert claim["lower_bound"] <= bound + 1e-9, "lower bound"
+    assert claim["lower_bound"] <= claim["distortion"]
+    check_sampled_share(claim, X, C)
+    if claim.get("exclusion"):
+        check_exclusion(claim, arrays, X, counted)
+    if claim.get("guarantee"):
+        check_guarantee(claim, arrays, X, C, counted)
+
+
 def check(path, X):
     with safe_open(path, framework="numpy") as file:
         header = json.loads(file.metadata()["isoproj"])
@@ -145,7 +165,6 @@ def check(path, X):
     assert (header["format"], header["format_version"]) == ("isoproj", 1)
     claim = header["certificate"]
     C = arrays["components"].astype(np.float64)
-    pairs, weights = arrays["weighted_pairs"], arrays["weights"]
     k = C.shape[0]
 
     X = np.asarray(X, dtype="<f8") + 0.0  # adding zero turns -0 into 0
@@ -163,20 +182,17 @@ def check(path, X):
 
     counted = pairs_that_count(X, claim, arrays)
     assert len(counted) == claim["n_pairs"], "pairs that count"
-    losses = 1 - ((directions(X, counted) @ C.T) ** 2).sum(axis=1)
-    assert abs(losses.max() - claim["distortion"]) <= 1e-9, "distortion"
-
-    assert abs(weights.sum() - 1) <= 1e-9, "weights sum to one"
-    bound = 1 - top_sum(moment(X, pairs, weights, counted), k)
-    if "hull" in claim:
-        bound = max(bound, hull_bound(claim, arrays, X, k, counted))
-    assert claim["lower_bound"] <= bound + 1e-9, "lower bound"
-    assert claim["lower_bound"] <= claim["distortion"]
-    check_sampled_share(claim, X, C)
-    if "exclusion" in claim:
-        check_exclusion(claim, arrays, X, counted)
-    if "guarantee" in claim:
-        check_guarantee(claim, arrays, X, C, counted)
+    check_bounds(claim, arrays, X, C, counted)
+    last = 0
+    for prefix in claim.get("prefixes", []):
+        k, start = prefix["n_components"], f"first_{prefix['n_components']}_"
+        assert last < k < len(C), "prefixes"
+        own = {
+            n.removeprefix(start): a for n, a in arrays.items() if n.startswith(start)
+        }
+        shared = {n: v for n, v in claim.items() if n not in PARTS}
+        check_bounds({**shared, **prefix}, own, X, C[:k], counted)
+        last = k
     return claim["lower_bound"], claim["distortion"]
 
 

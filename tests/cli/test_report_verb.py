@@ -5,6 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from isoproj import audit
+
 pytest.importorskip("jinja2")
 
 
@@ -42,6 +44,24 @@ def test_the_ending_decides_the_form(folder, run):
     assert (folder / "r.md").read_text().startswith("# isoproj report: points.npy")
     facts = json.loads((folder / "r.json").read_text())
     assert facts["data"]["name"] == "points.npy"
+
+
+def test_maps_by_name_and_their_recall_are_measured(folder, run, points):
+    np.save("half.npy", np.eye(3, 6))
+    asked = ("report", "model.isoproj", "points.npy", "-o", "m.json")
+    wanted = ("--maps", "first:4", "half.npy", "--recall", 1, 5, "--metric", "cosine")
+    assert run(*asked, *wanted)[0] == 0
+    found = json.loads((folder / "m.json").read_text())["maps"]
+    assert found["metric"] == "cosine"
+    names = ["isoproj", "pca", "first:4", "half.npy"]
+    assert [row["name"] for row in found["rows"]] == names
+    expected = audit(points, np.eye(4, 6), recall=(1, 5), metric="cosine")
+    row = found["rows"][2]
+    assert row["distortion"] == expected.distortion
+    assert row["recall"] == {"1": expected.recall[1], "5": expected.recall[5]}
+    status, _, err = run(*asked, "--force", "--maps", "none.npy")
+    assert status == 2
+    assert "none.npy" in err
 
 
 def test_other_caps_are_looked_for_on_demand(folder, run):

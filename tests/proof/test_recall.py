@@ -68,6 +68,57 @@ def test_recall_is_that_of_scikit_learn(name, metric):
         )
 
 
+def nearest(table, k):
+    """Return the ``k`` nearest of every row but itself; the smaller number first."""
+    return np.argsort(table, axis=1, kind="stable")[:, :k]
+
+
+def scikit_learn_hits(X, linear, ks, metric):
+    """Return per row how many neighbours scikit-learn finds again, for every k."""
+    tables = []
+    for rows in (X, X @ linear.T):
+        distances, order = neighbours(rows, rows, metric)
+        table = np.empty_like(distances)
+        np.put_along_axis(table, order, distances, axis=1)
+        np.fill_diagonal(table, np.inf)
+        tables.append(table)
+    before, after = tables
+    size = float(np.abs(before[np.isfinite(before)]).max())
+    hits = {}
+    for k in ks:
+        found = np.take_along_axis(before, nearest(after, k), axis=1)
+        last = np.take_along_axis(before, nearest(before, k), axis=1)[:, -1:]
+        # A tie costs nothing; products of scikit-learn round by less than this.
+        hits[k] = (found <= last + 1e-9 * size).sum(axis=1)
+    return hits
+
+
+WHOLE = {
+    "twin": lambda: cloud(5, 300, 20),
+    "twin of whole numbers": lambda: np.rint(3.0 * cloud(6, 300, 12)),
+    "mnist": lambda: real("mnist.npz", "train_images").astype(np.float64),
+    "text": lambda: real("text_embeddings_384d.npz", "embeddings").astype(np.float64),
+}
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if "twin" in name else pytest.mark.slow)
+        for name in WHOLE
+    ],
+)
+def test_every_row_finds_what_scikit_learn_finds(name, metric):
+    X = WHOLE[name]()
+    linear = np.linalg.qr(np.random.default_rng(0).normal(size=(X.shape[1], 9)))[0].T
+    found = audit(X, linear, spread=False, recall=(1, 10), metric=metric)
+    expected = scikit_learn_hits(X, linear, (1, 10), metric)
+    for k in (1, 10):
+        assert (found.neighbors.hits[k] == expected[k]).all()
+        assert found.recall[k] == expected[k].sum() / (k * len(X))
+
+
 @pytest.mark.parametrize("metric", METRICS)
 def test_the_whole_space_keeps_every_neighbour_in_any_units(metric):
     for factor in (1.0, 1e-150, 1e150):

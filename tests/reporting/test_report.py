@@ -342,3 +342,73 @@ def test_a_loaded_model_shows_how_it_converged(fitted, digits, tmp_path):
         == (fitted.report(digits).to_dict()["history"])
     )
     assert "How the bounds met" in back.report().html()
+
+
+@pytest.fixture(scope="module")
+def judged(fitted, digits):
+    """A report with maps by name, one of them with a name that is code."""
+    maps = {"first 9": np.eye(9, 64), f"{NASTY} | pca": PCA(7).fit(digits)}
+    return fitted.report(digits, maps=maps, recall=(1, 5), metric="cosine"), maps
+
+
+def test_maps_by_name_are_measured_as_audit_measures_them(judged, fitted, digits):
+    made, maps = judged
+    rows = {row["name"]: row for row in made.to_dict()["maps"]["rows"]}
+    assert list(rows) == ["isoproj", "pca", *maps]
+    for name, given in {"isoproj": fitted.components_, **maps}.items():
+        expected = audit(digits, given, recall=(1, 5), metric="cosine")
+        assert rows[name]["distortion"] == expected.distortion
+        assert rows[name]["mean"] == expected.mean
+        assert rows[name]["recall"] == {str(k): v for k, v in expected.recall.items()}
+        changed = expected.neighbors.nearest_changed
+        assert rows[name]["nearest_changed"] == changed
+    assert [row["n_components"] for row in rows.values()] == [5, 5, 9, 7]
+
+
+def test_names_of_maps_are_shown_as_text(judged):
+    page, text = judged[0].html(), judged[0].markdown()
+    assert "Other maps" in Page(page).headings
+    assert NASTY not in page
+    assert "script" not in Page(page).tags
+    table = text.split("## Other maps")[1].split("##")[0].strip().splitlines()[2:]
+    assert {line.replace(r"\|", "").count("|") for line in table} == {9}
+
+
+def test_a_map_that_takes_the_name_of_the_model_or_does_not_fit_is_refused(
+    fitted, digits
+):
+    with pytest.raises(ValueError, match="must not be called 'pca'"):
+        fitted.report(digits, maps={"pca": np.eye(3, 64)})
+    with pytest.raises(ValueError, match="one column per feature, 64"):
+        fitted.report(digits, maps={"other": np.eye(3, 65)})
+
+
+def test_points_given_as_held_out_promise_something_of_new_ones(made, fitted, digits):
+    promise = made.to_dict()["new_points"]
+    rest = load_digits().data[150:250]
+    # The 96th of 100 worst losses, each over all fitted points.
+    worst = [
+        max(
+            1.0 - np.square(fitted.components_ @ gap).sum() / np.square(gap).sum()
+            for gap in point - digits
+        )
+        for point in rest
+    ]
+    assert promise["new_point"] == pytest.approx(np.sort(worst)[95])
+    assert "drawn like the points fitted" in promise["sentence"]
+    assert promise["sentence"] in made.markdown()
+    assert promise["sentence"].split("'")[0] in " ".join(Page(made.html()).words)
+
+
+def test_a_fit_that_held_points_out_tells_its_promise_without_their_data(digits):
+    model = NearIsometricProjection(9, heldout=30, random_state=0).fit(digits)
+    fitted_rows = digits[model.heldout_.training]
+    facts = model.report(fitted_rows).to_dict()
+    assert facts["heldout"] is None
+    assert facts["new_points"]["sentence"] == str(model.heldout_.guarantee())
+
+
+def test_too_few_points_to_promise_anything_are_told(fitted, digits):
+    few = fitted.report(digits, heldout=load_digits().data[150:160]).to_dict()
+    assert few["new_points"]["new_point"] is None
+    assert "19" in few["new_points"]["sentence"]

@@ -271,6 +271,21 @@ def _add_fit(verb: argparse.ArgumentParser) -> None:
     _add_method(verb)
     _add_pairs(verb)
     verb.add_argument(
+        "--nested",
+        type=int,
+        nargs="+",
+        metavar="K",
+        help="make the first K dimensions a good projection too, for each K given; "
+        "each has its own certificate",
+    )
+    verb.add_argument(
+        "--nested-weights",
+        type=float,
+        nargs="+",
+        metavar="W",
+        help="how much each prefix and, last, -k matters (default: alike)",
+    )
+    verb.add_argument(
         "--heldout",
         type=_part,
         metavar="SHARE",
@@ -392,7 +407,7 @@ def _add_audit(verb: argparse.ArgumentParser) -> None:
     _add_memory(verb)
 
 
-def _add_recall(verb: argparse.ArgumentParser) -> None:
+def _add_neighbors(verb: argparse.ArgumentParser) -> None:
     """Add the options about nearest neighbours."""
     verb.add_argument(
         "--recall",
@@ -402,16 +417,21 @@ def _add_recall(verb: argparse.ArgumentParser) -> None:
         help="share of the K nearest rows that stay among the K nearest, exact",
     )
     verb.add_argument(
-        "--recall-at-least",
-        type=float,
-        metavar="R",
-        help="exit 1 if a recall is lower (of the 10 nearest, without --recall)",
-    )
-    verb.add_argument(
         "--metric",
         choices=["euclidean", "cosine", "inner_product"],
         default="euclidean",
         help="how near is measured for recall (default euclidean)",
+    )
+
+
+def _add_recall(verb: argparse.ArgumentParser) -> None:
+    """Add the options about nearest neighbours, and what is asked of them."""
+    _add_neighbors(verb)
+    verb.add_argument(
+        "--recall-at-least",
+        type=float,
+        metavar="R",
+        help="exit 1 if a recall is lower (of the 10 nearest, without --recall)",
     )
     verb.add_argument(
         "--queries",
@@ -583,6 +603,14 @@ def _add_report(verb: argparse.ArgumentParser) -> None:
         metavar="N",
         help="add the share kept under N other caps; takes as long as isoproj frontier",
     )
+    verb.add_argument(
+        "--maps",
+        nargs="+",
+        default=[],
+        metavar="MAP",
+        help=f"maps to measure beside the model: {_MAP}",
+    )
+    _add_neighbors(verb)
     verb.add_argument(
         "--max-pairs",
         type=int,

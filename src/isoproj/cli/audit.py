@@ -55,20 +55,24 @@ def audit(options: argparse.Namespace, console: Console) -> None:
     usual = read.pairs.elsewhere(labels)
     pairs = replace(usual, labels=labels, **pair_options(options))
     with console.progress("auditing"):
-        result = measure(
-            data.points,
-            read.components,
-            orientation="rows",
-            pairs=pairs,
-            n_worst=options.worst,
-            recall=recall,
-            metric=options.metric,
-            queries=queries,
-            memory_limit=memory_limit(options),
-        )
+        result, *parts = [
+            measure(
+                data.points,
+                read.components[:k],
+                orientation="rows",
+                pairs=pairs,
+                n_worst=options.worst,
+                recall=recall,
+                metric=options.metric,
+                queries=queries,
+                memory_limit=memory_limit(options),
+            )
+            for k in (None, *read.prefixes)
+        ]
+    prefixes = dict(zip(read.prefixes, parts, strict=True))
     claims = _claims(options, result)
-    _show(console, result, claims)
-    console.tell(_payload(options, data, result, claims))
+    _show(console, result, claims, prefixes)
+    console.tell(_payload(options, data, result, claims, prefixes))
     if not all(claim.holds for claim in claims):
         raise ClaimFailed
 
@@ -143,10 +147,25 @@ def _claims(options: argparse.Namespace, result: AuditResult) -> list[payloads.G
 
 
 def _show(
-    console: Console, result: AuditResult, claims: Sequence[payloads.Gate]
+    console: Console,
+    result: AuditResult,
+    claims: Sequence[payloads.Gate],
+    prefixes: dict[int, AuditResult],
 ) -> None:
     """Print the result of an audit."""
     console.say(str(result))
+    if prefixes:
+        asked = [f"recall at {k}" for k in result.recall]
+        rows = [
+            [
+                f"first {k}",
+                f"{part.distortion:.6f}",
+                f"{part.mean:.6f}",
+                *(f"{value:.4f}" for value in part.recall.values()),
+            ]
+            for k, part in prefixes.items()
+        ]
+        console.table(["dimensions", "worst pair loses", "mean", *asked], rows)
     _table(console, "worst pairs", result.worst_pairs, result.worst_distortions)
     found = result.neighbors
     if found is not None:
@@ -169,6 +188,7 @@ def _payload(
     data: DataFile,
     result: AuditResult,
     claims: Sequence[payloads.Gate],
+    prefixes: dict[int, AuditResult],
 ) -> payloads.Audit:
     """Return the JSON result of an audit."""
     # The histogram of an audit has many bins; these are enough for a plot.
@@ -189,6 +209,7 @@ def _payload(
         histogram=payloads.Histogram(counts=counts.tolist(), edges=edges.tolist()),
         neighbors=payloads.NeighborsFound.of(result.neighbors, options.queries),
         max_distortion=options.max_distortion,
+        nested=[payloads.PrefixLosses.of(k, part) for k, part in prefixes.items()],
         claims=claims,
         holds=all(claim.holds for claim in claims),
     )

@@ -17,6 +17,7 @@ from isoproj.cli.models import (
     count_pairs,
     options_data,
     pair_options,
+    prefix_table,
     read_labels,
 )
 from isoproj.cli.outputs import check_outputs, saved
@@ -73,6 +74,9 @@ def _check_method(options: argparse.Namespace) -> None:
     if options.n_components is None and options.max_distortion is None:
         msg = "-k or --max-distortion must be given; got neither. Add -k 20."
         raise UsageError(msg)
+    if options.nested is not None and options.max_distortion is not None:
+        msg = "--nested needs -k alone; got --max-distortion. Leave that out."
+        raise UsageError(msg)
     if options.method == "guaranteed-pca":
         for name in ("solver", "scale"):
             if getattr(options, name) is not None:
@@ -83,6 +87,9 @@ def _check_method(options: argparse.Namespace) -> None:
         if getattr(options, name) is not None:
             msg = f"--{name} needs --method guaranteed-pca. Add it, or drop --{name}."
             raise UsageError(msg)
+    if options.nested is not None and options.solver == "dual_ascent":
+        msg = "--nested needs the minimax solver. Leave --solver out."
+        raise UsageError(msg)
     if options.n_components is not None and options.max_distortion is not None:
         msg = (
             "-k and --max-distortion together need --method guaranteed-pca. Add it, or "
@@ -105,6 +112,8 @@ def _parameters(options: argparse.Namespace) -> dict[str, Any]:
         "random_state": options.seed,
         "scale": options.scale,
         "heldout": options.heldout,
+        "nested": options.nested,
+        "nested_weights": options.nested_weights,
         "memory_limit": options.memory_limit,
         **pair_options(options),
     }
@@ -146,6 +155,8 @@ def _show(
             f"balanced     squared lengths within 1 +- {model.isometry_:.6f}, points "
             f"times {model.scale_:.6f}"
         )
+    if certificate.prefixes:
+        console.table(*prefix_table(certificate))
     if model.heldout_ is not None:
         console.say(str(model.heldout_))
     console.say(
@@ -218,4 +229,5 @@ def _payload(
         n_components_lower_bound=getattr(model, "n_components_lower_bound_", None),
         guarantee=payloads.Kept.of(certificate.guarantee),
         heldout=payloads.HeldoutLosses.of(model.heldout_),
+        nested=payloads.Prefix.all_of(certificate),
     )

@@ -50,6 +50,10 @@ def _model_info(model: Model, console: Console) -> None:
             f"{guarantee.kept:.9f} ({guarantee.objective.value}), at most "
             f"{guarantee.kept_bound:.9f} under the cap"
         )
+    for prefix in stated.prefixes:
+        rows[f"first {prefix.n_components}"] = (
+            f"distortion {prefix.distortion:.9f}, lower bound {prefix.lower_bound:.9f}"
+        )
     console.say(f"{model.path}: isoproj model, format {header.get('format_version')}")
     for name, text in rows.items():
         console.say(f"  {name:<12} {text}")
@@ -71,6 +75,7 @@ def _model_info(model: Model, console: Console) -> None:
         n_points=stated.n_points,
         fingerprint=stated.fingerprint,
         guarantee=payloads.Kept.of(guarantee),
+        nested=payloads.Prefix.all_of(stated),
         versions=header.get("versions"),
     )
     console.tell(payloads.ModelInfo(name=model.path, model=told))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,7 @@ __all__ = [
     "memory_limit",
     "options_data",
     "pair_options",
+    "prefix_table",
     "read_labels",
 ]
 
@@ -76,6 +78,20 @@ class Model:
             )
             raise UsageError(msg)
         return data.points
+
+
+def prefix_table(certificate: Certificate) -> tuple[list[str], list[list[str]]]:
+    """Return head and rows of a table of a nested projection's prefixes."""
+    rows = [
+        [
+            f"first {k}",
+            f"{part.distortion:.6f}",
+            f"{part.lower_bound:.6f}",
+            f"{part.optimality_gap:.2%}" if math.isfinite(part.optimality_gap) else "",
+        ]
+        for k, part in certificate.by_dimension.items()
+    ]
+    return ["dimensions", "worst pair loses", "none below", "gap"], rows
 
 
 def count_pairs(data: DataFile) -> int:

@@ -15,7 +15,7 @@ from isoproj.files.read.reading import DataFile
 from isoproj.numerics.arrays import is_sparse
 from isoproj.pairs.rule import PairKind
 from isoproj.proof.audit import AuditResult
-from isoproj.proof.certificate import Guarantee
+from isoproj.proof.certificate import Certificate, Guarantee
 from isoproj.proof.heldout import Heldout
 from isoproj.proof.objective import Objective
 from isoproj.proof.recall import Neighbors
@@ -49,6 +49,8 @@ __all__ = [
     "PairLosses",
     "Part",
     "Payload",
+    "Prefix",
+    "PrefixLosses",
     "Projected",
     "Report",
     "ReportFile",
@@ -136,6 +138,34 @@ class Kept:
 
 KeptOrNull = Annotated[
     Kept | None, "what is kept on the whole under a cap; null without one"
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prefix:
+    """What the first dimensions of a nested projection lose, and their bound."""
+
+    n_components: Count
+    distortion: Distortion
+    lower_bound: LowerBound
+    guarantee: KeptOrNull
+
+    @classmethod
+    def all_of(cls, certificate: Certificate) -> list[Self]:
+        """Return what is told of all prefixes; nothing if none was asked for."""
+        return [
+            cls(
+                n_components=prefix.n_components,
+                distortion=prefix.distortion,
+                lower_bound=prefix.lower_bound,
+                guarantee=Kept.of(prefix.guarantee),
+            )
+            for prefix in certificate.prefixes
+        ]
+
+
+Prefixes = Annotated[
+    Sequence[Prefix], "the prefixes of a nested projection; empty without --nested"
 ]
 
 
@@ -272,6 +302,7 @@ class Fit(Payload):
         "what pairs of points lose that were not fitted, among themselves and with "
         "fitted ones; null without --heldout",
     ]
+    nested: Prefixes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -339,6 +370,28 @@ class NeighborsFound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PrefixLosses:
+    """What the first dimensions of a nested projection do to the same pairs."""
+
+    n_components: Count
+    distortion: Distortion
+    mean: float
+    worst_pairs: Pairs
+    recall: Annotated[Mapping[str, float], "empty without --recall"]
+
+    @classmethod
+    def of(cls, n_components: int, result: AuditResult) -> Self:
+        """Return what is told of the audit of a prefix."""
+        return cls(
+            n_components=n_components,
+            distortion=result.distortion,
+            mean=result.mean,
+            worst_pairs=result.worst_pairs.tolist(),
+            recall={str(k): value for k, value in result.recall.items()},
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
     """A claim that the caller asked to hold."""
 
@@ -379,6 +432,9 @@ class Audit(Payload):
     histogram: Annotated[Histogram, "of the share lost; one edge more than counts"]
     neighbors: Annotated[NeighborsFound | None, "null without --recall"]
     max_distortion: Annotated[float | None, "what was allowed"]
+    nested: Annotated[
+        Sequence[PrefixLosses], "of the prefixes of a nested model, else empty"
+    ]
     claims: Annotated[Sequence[Gate], "what --at-most and --recall-at-least ask for"]
     holds: Annotated[bool, "false when a claim fails"]
 
@@ -605,6 +661,7 @@ class ModelFile:
     n_points: Count
     fingerprint: str
     guarantee: KeptOrNull
+    nested: Prefixes
     versions: dict[str, Any] | None
 
 

@@ -12,7 +12,9 @@ from isoproj.cli import payloads
 from isoproj.cli.console import Console
 from isoproj.cli.errors import ClaimFailed, UsageError
 from isoproj.cli.models import (
+    check_map_name,
     load_model,
+    map_of,
     options_data,
     read_labels,
 )
@@ -33,6 +35,8 @@ def report(options: argparse.Namespace, console: Console) -> None:
     kind = _checked_format(options)
     shape = _image_shape(options.image_shape)
     model = load_model(options.model)
+    for name in options.maps:
+        check_map_name(name)
     data = options_data(options, min_rows=2)
     console.note(str(data))
     points = model.check_fits(data)
@@ -48,6 +52,9 @@ def report(options: argparse.Namespace, console: Console) -> None:
             labels=read_labels(options.labels, data),
             image_shape=shape,
             frontier=_frontier(options, model.certificate, points),
+            maps={name: map_of(name, data).components for name in options.maps},
+            recall=options.recall,
+            metric=options.metric,
             max_pairs=options.max_pairs,
             model_name=options.model,
             data_name=data.name,

@@ -7,9 +7,10 @@ import math
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -240,12 +241,20 @@ def images_of(rows: Rows, components: NDArray[Any]) -> NDArray[Any]:
 
 @single_blas_thread
 def shipped_components(
-    points: Points, basis: Array, rows: Rows, k: int
+    points: Points, basis: Array, rows: Rows, k: int, cuts: Sequence[int] = ()
 ) -> NDArray[np.float64] | NDArray[np.float32]:
-    """Return the rows that users get: canonical order and signs, data's precision."""
+    """Return the rows that users get: canonical order and signs, data's precision.
+
+    Columns before and after a cut are not mixed, so that the spans up to the cuts stay.
+    """
     projected = times(points.coordinates, basis, points.storage)
-    _, order = np.linalg.eigh(projected.T @ projected)
-    columns = points.frame.lift(basis @ order[:, ::-1])
+    ordered = basis.copy()
+    inside = [cut for cut in cuts if cut < basis.shape[1]]
+    for first, last in pairwise([0, *inside, basis.shape[1]]):
+        block = projected[:, first:last]
+        _, order = np.linalg.eigh(block.T @ block)
+        ordered[:, first:last] = basis[:, first:last] @ order[:, ::-1]
+    columns = points.frame.lift(ordered)
     if columns.shape[1] < k:
         columns = _completed(columns, k)
     return contraction(canonical_signs(columns.T), rows.dtype)

@@ -9,7 +9,7 @@ from isoproj.proof.certificate import Certificate
 from isoproj.proof.objective import Objective
 from isoproj.solvers.api import Result
 
-__all__ = ["certified_under_cap"]
+__all__ = ["certified_under_cap", "with_guarantee"]
 
 
 def certified_under_cap(
@@ -44,13 +44,24 @@ def certified_under_cap(
     cap = result.cap
     assert cap is not None
     for basis in (result.basis, *result.fallbacks):
-        certificate = geometry.certify(basis, k, result.dual)
+        certificate = geometry.certify(geometry.components(basis, k), result.dual)
         if certificate.distortion <= cap:
             break
     else:
         if is_given and cap < 1.0:
             raise InfeasibleError(_refusal(certificate, cap), certificate)
         cap = certificate.distortion
+    return with_guarantee(geometry, certificate, result, objective, cap)
+
+
+def with_guarantee(
+    geometry: Geometry,
+    certificate: Certificate,
+    result: Result,
+    objective: Objective,
+    cap: float,
+) -> Certificate:
+    """Return the certificate with what is kept under a cap and the bound on it."""
     return certify_guarantee(
         geometry.points,
         geometry.pairs,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -24,6 +25,7 @@ from isoproj.estimators.base import (
 )
 from isoproj.estimators.callbacks import CallbackSupport, calling_back
 from isoproj.estimators.geometry import Geometry
+from isoproj.estimators.nested import check_nested, fit_nested
 from isoproj.estimators.precision import warn_of_rounding
 from isoproj.exceptions import FormatError
 from isoproj.numerics.arrays import Rows
@@ -42,6 +44,7 @@ from isoproj.proof.heldout import (
     measure_heldout,
     split_rows,
 )
+from isoproj.proof.objective import Objective
 from isoproj.proof.verify import CheckedClaim
 from isoproj.solvers.api import (
     Clock,
@@ -76,8 +79,11 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
     memory_limit: float
     engine: Engine | None
     heldout: float | None
+    nested: Sequence[int] | None
+    nested_weights: Sequence[float] | None
 
     certificate_: Certificate
+    certificates_: dict[int, Certificate]
     distortion_: float
     lower_bound_: float
     worst_pairs_: Indices
@@ -135,8 +141,7 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
                 memory_limit=float(self.memory_limit),
                 engine=self.engine,
             )
-            result = self._solved(geometry, journal, seed, last)
-            certificate = self._certified(geometry, result)
+            result, certificate = self._found(geometry, journal, seed, last)
             if result.dimensions is not None and result.dimensions.impossible:
                 assert self.max_distortion is not None
                 proof = result.dimensions.proof
@@ -153,6 +158,25 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
             self._measure_heldout(given, y, split)
             self._warn(geometry)
         return self
+
+    def _found(
+        self,
+        geometry: Geometry,
+        journal: Journal,
+        seed: int,
+        last: Certificate | None,
+    ) -> tuple[Result, Certificate]:
+        """Solve and certify, with prefixes where they are asked for."""
+        if self.nested is None:
+            result = self._solved(geometry, journal, seed, last)
+            return result, self._certified(geometry, result)
+        return fit_nested(
+            geometry,
+            self._problem(geometry, journal, seed),
+            [int(k) for k in self.nested],
+            self.nested_weights,
+            self._objective(),
+        )
 
     @abstractmethod
     def _solved(
@@ -171,6 +195,10 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
     @abstractmethod
     def _check_parameters(self, n_features: int) -> None:
         """Raise unless the parameters are usable."""
+
+    def _objective(self) -> Objective | None:
+        """Return what is kept under a cap, None where nothing is."""
+        return None
 
     def _measure(self, rows: Rows) -> None:
         """Compute further attributes from the rows fitted."""
@@ -254,7 +282,7 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
             raise FormatError(msg)
         certificate = Certificate.from_parts(header.get("certificate", {}), tensors)
         try:
-            model = cls(**header["parameters"])
+            model = cls(**_restored(header["parameters"]))
             if hasattr(model, "checkpoint"):
                 # A file from elsewhere must not say where a later fit writes.
                 model.checkpoint = None
@@ -272,6 +300,7 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
         except ValueError as error:
             msg = f"{path} must hold parameters that fit its class: {error}"
             raise FormatError(msg) from None
+        _check_prefixes(path, certificate, model.nested)
         if certificate.listed_pairs is not None and model.pairs == "all":
             model.pairs = certificate.listed_pairs
         if names is not None:
@@ -337,14 +366,34 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
             )
             raise ValueError(msg)
         checked_gap(self.tol)
+        if self.nested is None and self.nested_weights is not None:
+            msg = (
+                f"nested_weights needs nested; got {self.nested_weights!r} and None. "
+                "Pass nested, or leave nested_weights out."
+            )
+            raise ValueError(msg)
+        if self.nested is not None:
+            check_nested(self.nested, self.nested_weights, self.n_components)
+            self._check_alone("max_distortion", None)
         chosen(self.engine)
         check_memory_limit(self.memory_limit)
         if not isinstance(self.verbose, bool | int | np.integer):
             msg = f"verbose must be a whole number; got {self.verbose!r}. Use 0 or 1."
             raise ValueError(msg)  # noqa: TRY004 - scikit-learn's convention
 
+    def _check_alone(self, name: str, usual: object) -> None:
+        """Raise ValueError if a parameter that excludes ``nested`` has been set."""
+        value = getattr(self, name)
+        if value is not usual and (usual is None or value != usual):
+            msg = (
+                f"nested cannot be combined with {name}; got both. "
+                f"Use {name}={usual!r}, or leave nested out."
+            )
+            raise ValueError(msg)
+
     def _adopt(self, certificate: Certificate) -> None:
         self.certificate_ = certificate
+        self.certificates_ = certificate.by_dimension
         self.heldout_ = None
         self.components_ = certificate.components
         self.distortion_ = certificate.distortion
@@ -406,6 +455,28 @@ def _checked_names(names: object, n_features: int) -> list[str] | None:
     return names
 
 
+def _check_prefixes(
+    path: str | os.PathLike[str],
+    certificate: Certificate,
+    nested: Sequence[int] | None,
+) -> None:
+    """Raise FormatError unless a file has a certificate for each prefix asked for."""
+    if [part.n_components for part in certificate.prefixes] != list(nested or ()):
+        msg = (
+            f"{path} must hold a certificate for each of nested={nested!r}; it does "
+            "not. Save it again."
+        )
+        raise FormatError(msg)
+
+
+def _restored(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return constructor parameters of a file; lists become tuples."""
+    return {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in dict(parameters).items()
+    }
+
+
 def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
     """Return constructor parameters as values that JSON can hold."""
     plain: dict[str, Any] = {}
@@ -418,6 +489,8 @@ def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
             plain[name] = value
         elif name == "pairs":
             plain[name] = "all"  # The list itself is an array of the file.
+        elif name.startswith("nested"):
+            plain[name] = np.asarray(value).tolist()
         else:
             plain[name] = None
     return plain

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from isoproj.engines.base import Engine
 from isoproj.estimators.base import shipped_components
@@ -18,7 +18,7 @@ from isoproj.numerics.storage import Storage
 from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairRule, PairSet, prepare_pairs
-from isoproj.proof.bounds import certify, certify_hull
+from isoproj.proof.bounds import Map, certify, certify_hull
 from isoproj.proof.certificate import Certificate
 from isoproj.proof.objective import Objective, objective_matrix
 from isoproj.solvers.api import Subspace, Weights
@@ -100,26 +100,23 @@ class Geometry:
             coordinates, objective, self.pairs, self.points.first_copy
         )
 
-    def components(
-        self, basis: Array, k: int
-    ) -> NDArray[np.float64] | NDArray[np.float32]:
-        """Return the matrix that users get for a basis."""
-        return shipped_components(self.points, basis, self.rows, k)
+    def components(self, basis: Array, k: int, cuts: Sequence[int] = ()) -> Map:
+        """Return the matrix that users get for a basis; cuts end its prefixes."""
+        return shipped_components(self.points, basis, self.rows, k, cuts)
 
     def certify(
         self,
-        basis: Array,
-        k: int,
+        components: Map,
         dual: Weights,
         hull: Subspace | None = None,
         *,
         spectral: bool = False,
     ) -> Certificate:
-        """Return the certificate of a basis and of what proves its lower bound."""
+        """Return the certificate of components and of what proves its lower bound."""
         certificate = certify(
             self.points,
             self.pairs,
-            self.components(basis, k),
+            components,
             dual.pairs,
             dual.weights,
             n_rows=self.rows.shape[0],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,7 +27,7 @@ from isoproj.numerics.storage import row_slices
 from isoproj.proof.certificate import Certificate
 from isoproj.proof.objective import Objective
 from isoproj.proof.verify import CheckedClaim
-from isoproj.solvers.api import Journal, Result
+from isoproj.solvers.api import Journal, Problem, Result
 from isoproj.solvers.solve import solve
 
 __all__ = ["GuaranteedPCA"]
@@ -71,14 +72,20 @@ class GuaranteedPCA(CertifiedProjection):
         Bytes that arrays as large as ``X``, and distances that are needed again, may
         take in memory. Arrays that go beyond lie in scratch files in the folder for
         temporary files.
+    nested : sequence of int or None, default=None
+        Prefixes: ascending numbers of dimensions below ``n_components``, as for
+        `NearIsometricProjection`. The cap of a prefix is ``1 + slack`` times the least
+        that is found possible for it in a nest.
     pairs, n_neighbors, min_distance, include_norms, time_limit, engine, heldout
+        As for `NearIsometricProjection`.
+    nested_weights
         As for `NearIsometricProjection`.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components_, n_features_in_)
         Orthonormal rows, in the precision of the data, ordered by the variance they
-        carry.
+        carry; with ``nested``, within every block between two prefixes.
     mean_ : ndarray of shape (n_features_in_,)
         Mean of the rows, which ``transform`` subtracts.
     explained_variance_ : ndarray of shape (n_components_,)
@@ -99,6 +106,9 @@ class GuaranteedPCA(CertifiedProjection):
         Where ``n_components`` is None: no fewer dimensions can be under the cap.
     certificate_ : Certificate
         All of these claims with their proof; save, load, verify.
+    certificates_ : dict of int to Certificate
+        The certificate of every prefix of ``nested`` and of all rows, by number of
+        dimensions.
     history_ : tuple of Step
         Values and bounds per round.
     n_iter_ : int
@@ -141,6 +151,8 @@ class GuaranteedPCA(CertifiedProjection):
         memory_limit: float = 2e9,
         engine: Engine | None = None,
         heldout: float | None = None,
+        nested: Sequence[int] | None = None,
+        nested_weights: Sequence[float] | None = None,
     ) -> None:
         self.n_components = n_components
         self.max_distortion = max_distortion
@@ -158,6 +170,8 @@ class GuaranteedPCA(CertifiedProjection):
         self.memory_limit = memory_limit
         self.engine = engine
         self.heldout = heldout
+        self.nested = nested
+        self.nested_weights = nested_weights
 
     def _solved(
         self,
@@ -167,20 +181,24 @@ class GuaranteedPCA(CertifiedProjection):
         last: Certificate | None,
     ) -> Result:
         del last
-        objective = Objective(self.objective)
-        problem = replace(
-            self._problem(geometry, journal, seed),
-            objective=geometry.objective_matrix(objective),
+        return solve(self._problem(geometry, journal, seed))
+
+    def _problem(self, geometry: Geometry, journal: Journal, seed: int) -> Problem:
+        return replace(
+            super()._problem(geometry, journal, seed),
+            objective=geometry.objective_matrix(self._objective()),
             slack=float(self.slack),
         )
-        return solve(problem)
+
+    def _objective(self) -> Objective:
+        return Objective(self.objective)
 
     def _certified(self, geometry: Geometry, result: Result) -> Certificate:
         return certified_under_cap(
             geometry,
             result,
             self.n_components or result.basis.shape[1],
-            Objective(self.objective),
+            self._objective(),
             is_given=self.max_distortion is not None,
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -27,7 +28,7 @@ from isoproj.pairs.rule import PairKind, PairRule, PairSet
 from isoproj.pairs.worst_pairs import find_worst
 from isoproj.proof.bounds import certify, certify_hull, data_fingerprint
 from isoproj.proof.certificate import Certificate
-from isoproj.solvers.api import Journal, Result, Status, Weights
+from isoproj.solvers.api import Journal, Problem, Result, Status, Weights
 from isoproj.solvers.checkpoint import Checkpoint
 from isoproj.solvers.dual_ascent import dual_ascent
 from isoproj.solvers.minimax import refine
@@ -123,6 +124,16 @@ class NearIsometricProjection(CertifiedProjection):
     heldout : float, int or None, default=None
         Rows to hold out of the fit, as a share or a number, drawn by ``random_state``.
         What their pairs lose is then told by ``heldout_``.
+    nested : sequence of int or None, default=None
+        Prefixes: ascending numbers of dimensions below ``n_components``. The first rows
+        of ``components_``, as many as each of them says, are then good projections
+        themselves, each with its own certificate in ``certificates_``: store
+        ``transform(X)[:, :k]`` and choose ``k`` later.
+    nested_weights : sequence of float or None, default=None
+        How much each prefix and, last, all rows matter; None means alike. The largest
+        of ``weight * (distortion - alone) / (alone * (1 - alone))`` is made small,
+        where ``alone`` is the distortion of a separate fit, and ``1 - alone`` counts as
+        5 % where it is less: twice the weight, half the price of being nested.
 
     Attributes
     ----------
@@ -133,7 +144,7 @@ class NearIsometricProjection(CertifiedProjection):
         projection.
     components_ : ndarray of shape (n_components_, n_features_in_)
         Orthonormal rows, in the precision of the data, ordered by the variance they
-        carry.
+        carry; with ``nested``, within every block between two prefixes.
     distortion_ : float
         Largest loss over all pairs that count; exact.
     lower_bound_ : float
@@ -142,6 +153,9 @@ class NearIsometricProjection(CertifiedProjection):
         Row numbers of the pairs that lose most, worst first.
     certificate_ : Certificate
         Components, sparse dual weights and bounds; save, load, verify.
+    certificates_ : dict of int to Certificate
+        The certificate of every prefix of ``nested`` and of all rows, by number of
+        dimensions.
     status_ : Status
         Why the solver stopped.
     history_ : tuple of Step
@@ -199,6 +213,8 @@ class NearIsometricProjection(CertifiedProjection):
         memory_limit: float = 2e9,
         engine: Engine | None = None,
         heldout: float | None = None,
+        nested: Sequence[int] | None = None,
+        nested_weights: Sequence[float] | None = None,
     ) -> None:
         self.n_components = n_components
         self.max_distortion = max_distortion
@@ -220,6 +236,8 @@ class NearIsometricProjection(CertifiedProjection):
         self.memory_limit = memory_limit
         self.engine = engine
         self.heldout = heldout
+        self.nested = nested
+        self.nested_weights = nested_weights
 
     def transform(self, X: ArrayLike | Rows) -> NDArray[Any]:
         """Project: ``X @ components_.T * scale_``.
@@ -355,6 +373,11 @@ class NearIsometricProjection(CertifiedProjection):
 
     def _check_update(self, last: Certificate) -> None:
         """Raise unless the model's pairs and solver allow an update."""
+        if last.prefixes:
+            msg = (
+                "update needs a projection without nested prefixes. Fit again instead."
+            )
+            raise ValueError(msg)
         which = last.pairs.described(last.pair_kind)
         if which != PairKind.ALL or self.solver != "minimax":
             msg = (
@@ -416,6 +439,11 @@ class NearIsometricProjection(CertifiedProjection):
         if not isinstance(self.checkpoint, str | os.PathLike | None):
             msg = f"checkpoint must be a path or None; got {self.checkpoint!r}."
             raise ValueError(msg)  # noqa: TRY004 - scikit-learn's convention
+        if self.nested is not None:
+            self._check_alone("solver", "minimax")
+            for name in ("init", "checkpoint"):
+                self._check_alone(name, None)
+            self._check_alone("warm_start", False)
         if not isinstance(self.warm_start, bool | int | np.integer):
             msg = f"warm_start must be True or False; got {self.warm_start!r}."
             raise ValueError(msg)  # noqa: TRY004 - scikit-learn's convention
@@ -436,12 +464,15 @@ class NearIsometricProjection(CertifiedProjection):
             problem = replace(problem, k=_DEFAULT_K)
         problem = replace(
             problem,
-            n_restarts=self.n_restarts,
             start=self._start(points, problem.k, last),
             known=_still_pairs(points, pairs, last),
             checkpoint=self._checkpoint(geometry, problem.k, seed),
         )
         return solve(problem)
+
+    def _problem(self, geometry: Geometry, journal: Journal, seed: int) -> Problem:
+        problem = super()._problem(geometry, journal, seed)
+        return replace(problem, n_restarts=self.n_restarts)
 
     def _ascended(self, geometry: Geometry, journal: Journal) -> Result:
         """Run the paper's algorithm."""
@@ -465,8 +496,7 @@ class NearIsometricProjection(CertifiedProjection):
             k = _DEFAULT_K if self.max_distortion is None else result.basis.shape[1]
         is_small = geometry.pairs.n_pairs <= _LARGEST_DENSE
         return geometry.certify(
-            result.basis,
-            int(k),
+            geometry.components(result.basis, int(k)),
             result.dual,
             result.hull,
             spectral=is_small and self.solver == "dual_ascent",

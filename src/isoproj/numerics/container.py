@@ -270,7 +270,11 @@ def _check_strings(header: Header) -> None:
     for name, value in (header.get("parameters") or {}).items():
         if not (name.isascii() and name.isidentifier()):
             raise ValueError
-        if not (value is None or isinstance(value, bool | int | float | str)):
+        entries = value if isinstance(value, list) else [value]
+        kinds = (
+            bool | int | float if isinstance(value, list) else bool | int | float | str
+        )
+        if not (value is None or all(isinstance(entry, kinds) for entry in entries)):
             raise TypeError
         # The checkpoint is a path; older files hold it, and it is never used.
         if isinstance(value, str) and not (

@@ -39,6 +39,7 @@ from isoproj.proof.objective import Objective, kept_bound, share_kept
 from isoproj.proof.weights import weights_fault
 
 __all__ = [
+    "Map",
     "certify",
     "certify_each",
     "certify_exclusion",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -18,7 +18,18 @@ from isoproj.numerics.container import (
 )
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.rule import PairKind, PairRule
-from isoproj.proof.file import CERTIFICATE, EXCLUSION, GUARANTEE, HULL, pack, unpack
+from isoproj.proof.file import (
+    CERTIFICATE,
+    EXCLUSION,
+    GUARANTEE,
+    HULL,
+    PREFIX,
+    Layout,
+    pack,
+    prefix_arrays,
+    unpack,
+    unpack_prefixes,
+)
 from isoproj.proof.hull import HullProof
 from isoproj.proof.objective import Objective
 
@@ -174,6 +185,9 @@ class Certificate:
     hull : HullProof or None
         Proof of ``lower_bound`` by the hull of directions in a subspace, if it is
         stronger than that of the dual weights.
+    prefixes : tuple of Certificate
+        For a nested projection: the certificates of its first rows, ascending. Each
+        has components that are the first rows of these, and is about the same data.
 
     See Also
     --------
@@ -210,6 +224,12 @@ class Certificate:
     min_distance: float = 0.0
     include_norms: bool = False
     hull: HullProof | None = None
+    prefixes: tuple[Certificate, ...] = ()
+
+    @property
+    def by_dimension(self) -> dict[int, Certificate]:
+        """The certificates of all prefixes and of all rows, by number of rows."""
+        return {part.n_components: part for part in (*self.prefixes, self)}
 
     @property
     def n_components(self) -> int:
@@ -277,15 +297,26 @@ class Certificate:
             f"{_rounded_up(1.0 - self.lower_bound):.2f}%.{rest}"
         )
         further = [str(part) for part in (self.guarantee, self.exclusion) if part]
-        return " ".join([sentence, *further])
+        return " ".join([sentence, *further, *map(_prefix_sentence, self.prefixes)])
 
     def parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the certificate as a JSON-able dict and named arrays."""
-        entries, arrays = pack(self, CERTIFICATE)
-        for layout in (GUARANTEE, EXCLUSION, HULL):
-            part = getattr(self, layout.name)
+        entries, arrays = self._packed(CERTIFICATE)
+        if self.prefixes:
+            entries["prefixes"] = []
+        for prefix in self.prefixes:
+            stated, own = prefix._packed(PREFIX)
+            entries["prefixes"].append(stated)
+            arrays |= prefix_arrays(prefix.n_components, own)
+        return entries, arrays
+
+    def _packed(self, layout: Layout) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return the entries and arrays of a layout, and of the parts that exist."""
+        entries, arrays = pack(self, layout)
+        for inner in (GUARANTEE, EXCLUSION, HULL):
+            part = getattr(self, inner.name)
             if part is not None:
-                entries[layout.name], further = pack(part, layout)
+                entries[inner.name], further = pack(part, inner)
                 arrays |= further
         return entries, arrays
 
@@ -293,15 +324,16 @@ class Certificate:
     def from_parts(cls, entries: Header, arrays: Tensors) -> Certificate:
         """Return the certificate that ``parts`` took apart; else raise FormatError."""
         fields = unpack(CERTIFICATE, entries, arrays)
-        guarantee, exclusion = entries.get("guarantee"), entries.get("exclusion")
-        if guarantee is not None:
-            guarantee = Guarantee(**unpack(GUARANTEE, guarantee, arrays))
-        if exclusion is not None:
-            exclusion = Exclusion(**unpack(EXCLUSION, exclusion, arrays))
-        hull = entries.get("hull")
-        if hull is not None:
-            hull = HullProof(**unpack(HULL, hull, arrays))
-        return cls(**fields, guarantee=guarantee, exclusion=exclusion, hull=hull)
+        whole = cls(**fields, **_unpacked_parts(entries, arrays))
+        stated = entries.get("prefixes")
+        if stated is None:
+            return whole
+        prefixes = []
+        for inner, values, own in unpack_prefixes(stated, arrays, whole.n_components):
+            components = whole.components[: values.pop("n_components")]
+            further = {"spectral_ratio": None, **_unpacked_parts(inner, own)}
+            prefixes.append(replace(whole, components=components, **values, **further))
+        return replace(whole, prefixes=tuple(prefixes))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the certificate to a file.
@@ -335,3 +367,27 @@ class Certificate:
         """
         header, tensors = read_container(path)
         return cls.from_parts(header.get("certificate", {}), tensors)
+
+
+def _unpacked_parts(entries: Header, arrays: Tensors) -> dict[str, Any]:
+    """Return guarantee, exclusion and hull of stored entries, None where absent."""
+    kinds: tuple[tuple[Layout, Any], ...] = (
+        (GUARANTEE, Guarantee),
+        (EXCLUSION, Exclusion),
+        (HULL, HullProof),
+    )
+    return {
+        layout.name: None
+        if entries.get(layout.name) is None
+        else kind(**unpack(layout, entries[layout.name], arrays))
+        for layout, kind in kinds
+    }
+
+
+def _prefix_sentence(prefix: Certificate) -> str:
+    """Return what the first rows of a nested projection keep, in words."""
+    return (
+        f"Its first {prefix.n_components} dimensions keep at least "
+        f"{_rounded_down(1.0 - prefix.distortion):.2f}%, of at most "
+        f"{_rounded_up(1.0 - prefix.lower_bound):.2f}%."
+    )

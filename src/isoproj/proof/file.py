@@ -21,10 +21,13 @@ __all__ = [
     "EXCLUSION",
     "GUARANTEE",
     "HULL",
+    "PREFIX",
     "Layout",
     "naming_fault",
     "pack",
+    "prefix_arrays",
     "unpack",
+    "unpack_prefixes",
 ]
 
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
@@ -94,6 +97,22 @@ HULL = Layout(
     entries={"bound": (float,)},
     arrays={"hull_axes": (_FLOATS, 2), "hull_pairs": (_INDICES, 2)},
 )
+# The claims about the first rows of a nested projection; the rest is that of all rows.
+PREFIX = Layout(
+    name="prefix",
+    entries={
+        "n_components": (int,),
+        "distortion": (float,),
+        "lower_bound": (float,),
+        "sampled_share": (float, type(None)),
+    },
+    arrays={
+        "weighted_pairs": (_INDICES, 2),
+        "weights": (_FLOATS, 1),
+        "worst_pairs": (_INDICES, 2),
+        "worst_distortions": (_FLOATS, 1),
+    },
+)
 
 
 def pack(
@@ -155,6 +174,41 @@ def _array_fault(layout: Layout, arrays: Tensors) -> str:
         elif name.endswith("_pairs") and array.shape[1] != 2:
             return f"two columns in {name!r}"
     return ""
+
+
+def prefix_arrays(k: int, arrays: Tensors) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a prefix under the names that they have in the file."""
+    return {f"first_{k}_{name}": array for name, array in arrays.items()}
+
+
+def unpack_prefixes(
+    entries: object, arrays: Tensors, n_components: int
+) -> list[tuple[Mapping[str, Any], dict[str, Any], dict[str, NDArray[Any]]]]:
+    """Return for every prefix its entries, its attributes and its arrays.
+
+    Raises FormatError unless the prefixes ascend and have fewer than ``n_components``
+    rows.
+    """
+    found, last = [], 0
+    listed = entries if isinstance(entries, list) else [entries]
+    for entry in listed:
+        prefix: Mapping[str, Any] = entry if isinstance(entry, Mapping) else {}
+        k = prefix.get("n_components")
+        if type(k) is not int or not last < k < n_components:
+            msg = (
+                "a certificate must have ascending prefixes of fewer rows than its "
+                f"{n_components}; got {k!r}. Write one with save()."
+            )
+            raise FormatError(msg)
+        start = f"first_{k}_"
+        own = {
+            name.removeprefix(start): array
+            for name, array in arrays.items()
+            if name.startswith(start)
+        }
+        found.append((prefix, unpack(PREFIX, prefix, own), own))
+        last = k
+    return found
 
 
 def naming_fault(kind: PairKind, present: set[str]) -> str:

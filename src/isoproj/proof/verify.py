@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,21 @@ _TOLERANCE = 1e-9
 _MOST_WORST = 1000
 # A fresh sample that is rarer than this under the stated share contradicts it.
 _RARE = 1e-9
+# What a prefix states for itself; everything else is the same for all rows.
+_OF_PREFIX = {
+    "components",
+    "weighted_pairs",
+    "weights",
+    "distortion",
+    "lower_bound",
+    "worst_pairs",
+    "worst_distortions",
+    "sampled_share",
+    "guarantee",
+    "exclusion",
+    "hull",
+    "prefixes",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,12 +139,57 @@ def check_claims(
         return (*claims, none)
     claims.append(_count_claim(certificate, pairs))
     claims += _pair_claims(certificate, points, pairs, scan=scan)
+    for prefix in certificate.prefixes:
+        claims += _prefix_claims(certificate, prefix, points, pairs, scan=scan)
     if scan and certificate.spectral_ratio is not None:
         claims.append(_spectral_claim(certificate, rows, storage))
     if model is not certificate:
         claims += _names_claims(model, names)
         claims += model._further_claims(rows)
     return tuple(claims)
+
+
+def _of_prefix(prefix: Certificate, name: str) -> str:
+    """Return the name of a claim about the first rows of a nested projection."""
+    return f"first {prefix.n_components}: {name}"
+
+
+def _prefix_claims(
+    whole: Certificate,
+    prefix: Certificate,
+    points: Points,
+    pairs: PairSet,
+    *,
+    scan: bool,
+) -> list[CheckedClaim]:
+    """Recompute all claims about the first rows of a nested projection."""
+    first = _prefix_claim(whole, prefix)
+    if not first.holds:
+        return [first]
+    claims = _pair_claims(prefix, points, pairs, scan=scan)
+    return [first, *(replace(c, name=_of_prefix(prefix, c.name)) for c in claims)]
+
+
+def _prefix_claim(whole: Certificate, prefix: Certificate) -> CheckedClaim:
+    """Check that a prefix is the first rows of a projection, on the same data."""
+    stated = {entry.name: getattr(prefix, entry.name) for entry in fields(prefix)}
+    shared = set(stated) - _OF_PREFIX
+    other = [
+        name
+        for name in sorted(shared)
+        if not np.array_equal(stated[name], getattr(whole, name))
+    ]
+    k = prefix.n_components
+    if not np.array_equal(prefix.components, whole.components[:k]):
+        other.append("components")
+    if not 0 < k < whole.n_components or prefix.prefixes:
+        other.append("prefixes")
+    return CheckedClaim(
+        name=_of_prefix(prefix, "rows"),
+        stated=f"the first {k} of {whole.n_components}",
+        found=f"other {', '.join(other)}" if other else "the same",
+        holds=not other,
+    )
 
 
 def _certificate_of(model: Any) -> Certificate:  # noqa: ANN401 - whatever came

@@ -67,7 +67,14 @@ def _curve(facts: Facts) -> Chart:
         if curve[role] is not None
     ]
     hint = f"this model, k = {curve['k']}: the worst pair loses {value:.4f}"
-    spot = Points("isoproj", [curve["k"]], [value], size=9.0, hints=[hint])
+    ks, values, hints = [curve["k"]], [value], [hint]
+    for prefix in (facts["nested"] or [])[:-1]:
+        ks.append(prefix["k"])
+        values.append(prefix["distortion"])
+        hints.append(
+            f"its first {prefix['k']} dimensions: the worst pair loses {values[-1]:.4f}"
+        )
+    spot = Points("isoproj", ks, values, size=9.0, hints=hints)
     if curve["isoproj"] is None:
         spot = replace(spot, label="this projection")
     return curve_chart([*lines, spot], floor_marks(curve["ks"], curve["floor"]))

@@ -7,7 +7,7 @@ import html
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +19,7 @@ from isoproj.numerics.extras import needed
 from isoproj.plot import svg
 from isoproj.plot.marks import Chart
 from isoproj.plot.style import css_palette
+from isoproj.proof.recall import Metric
 from isoproj.reporting.charts import charts_of
 from isoproj.reporting.facts import Facts, Options, facts_of
 from isoproj.reporting.wording import (
@@ -120,6 +121,9 @@ def report(
     image_shape: tuple[int, int] | None = None,
     curve: Any = None,  # noqa: ANN401 - anything with three arrays
     frontier: Any = None,  # noqa: ANN401 - of a room above this one
+    maps: Mapping[str, Any] | None = None,
+    recall: int | Sequence[int] | None = None,
+    metric: Metric = "euclidean",
     max_pairs: int = 20_000_000,
     model_name: str | None = None,
     data_name: str | None = None,
@@ -135,7 +139,8 @@ def report(
         The points it was fitted on. Without them the report tells only what the model
         states.
     heldout : array-like or sparse matrix of shape (m, n_features) or None
-        Points that the model was not fitted on, to be measured too.
+        Points that the model was not fitted on, to be measured too. If they were drawn
+        like the points fitted, the report says what holds for new points.
     labels : sequence of str or None
         A name or text for every point, shown with the worst pairs.
     image_shape : tuple of int or None
@@ -145,6 +150,13 @@ def report(
         ``distortion`` and ``lower_bound``.
     frontier : Frontier or None
         Result of ``guarantee_frontier`` for the same points and dimensions.
+    maps : mapping of str to linear map or None
+        Maps to measure beside the model, by the names to show; whatever ``audit``
+        takes.
+    recall : int, sequence of int or None
+        Numbers of nearest rows whose recall is measured for all maps.
+    metric : {"euclidean", "cosine", "inner_product"}
+        How near is measured for ``recall``.
     max_pairs : int
         Largest number of pairs to measure methods on. If there are more, a random
         sample of rows is measured, and the report says so.
@@ -183,6 +195,9 @@ def report(
         image_shape=image_shape,
         curve=curve,
         frontier=frontier,
+        maps=maps,
+        recall=recall,
+        metric=metric,
         max_pairs=max_pairs,
         model_name=model_name,
         data_name=data_name,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,7 +18,14 @@ from isoproj.numerics.spectral import Indices
 from isoproj.plot.images import image_shape_of
 from isoproj.proof.audit import AuditResult
 from isoproj.proof.certificate import Certificate
+from isoproj.proof.recall import Metric
 from isoproj.proof.verify import check_claims
+from isoproj.reporting.maps import (
+    maps_beside,
+    new_points,
+    prefixes_beside_pca,
+    prefixes_of,
+)
 from isoproj.reporting.measuring import Sample, Scene
 from isoproj.reporting.pictures import png_data
 
@@ -29,6 +36,8 @@ _BINS = 64
 _SHOWN = 6
 # A label is shown whole up to this many characters.
 _LONGEST = 280
+# A sequence is shown whole up to this many entries.
+_SHORT = 16
 
 Facts = dict[str, Any]
 
@@ -42,6 +51,9 @@ class Options:
     image_shape: tuple[int, int] | None = None
     curve: Any = None
     frontier: Any = None
+    maps: Mapping[str, Any] | None = None
+    recall: int | Sequence[int] | None = None
+    metric: Metric = "euclidean"
     max_pairs: int = 20_000_000
     model_name: str | None = None
     data_name: str | None = None
@@ -71,6 +83,9 @@ def facts_of(model: Any, X: ArrayLike | Rows | None, options: Options) -> Facts:
         "worst_pairs": _bare_pairs(certificate),
         "pca_worst_pairs": None,
         "heldout": None,
+        "nested": prefixes_of(certificate),
+        "maps": None,
+        "new_points": None,
         "guarantee": _guarantee(certificate),
         "history": _history(model),
         "kept_history": _history(model, kept=True),
@@ -116,6 +131,8 @@ def _named(name: str | None) -> str | None:
 def _shown(value: object) -> str:
     """Return a parameter as text; arrays are told by their shape."""
     if value is None or isinstance(value, bool | int | float | str | np.generic):
+        return str(value)
+    if isinstance(value, tuple | list) and len(value) <= _SHORT:
         return str(value)
     shape = getattr(value, "shape", None)
     return type(value).__name__ if shape is None else f"array of shape {shape}"
@@ -200,8 +217,10 @@ def _history(model: Any, *, kept: bool = False) -> list[Facts]:  # noqa: ANN401
         first = itertools.takewhile(lambda step: step.kept <= 0.0, steps)
         found = [(s, s.lower_bound, s.distortion) for s in first]
     lower, upper, told = 0.0, 1.0 if kept else math.inf, []
+    # The best nested basis need not be the best of all rows.
+    is_nested = bool(_certificate_of(model).prefixes)
     for step, low, high in found:
-        lower, upper = max(lower, low), min(upper, high)
+        lower, upper = (low, high) if is_nested else (max(lower, low), min(upper, high))
         round_ = {"iteration": step.iteration, "upper": upper, "lower": lower}
         told.append({**round_, "seconds": step.seconds})
     return _thinned(told)
@@ -254,6 +273,9 @@ def _measured(
         "worst_pairs": told.pairs(certificate.worst_pairs[:_SHOWN]),
         "pca_worst_pairs": None if crushed is None else told.pairs(crushed[:_SHOWN]),
         "heldout": _heldout(scene, options),
+        "nested": prefixes_beside_pca(facts["nested"], scene),
+        "maps": maps_beside(scene, options.maps, options.recall, options.metric),
+        "new_points": new_points(model, scene, rows, _checked_heldout(scene, options)),
     }
 
 
@@ -390,6 +412,22 @@ def _bare_pairs(certificate: Certificate) -> list[Facts]:
 
 def _heldout(scene: Scene, options: Options) -> Facts | None:
     """Return what all methods lose on points that were not fitted."""
+    rows = _checked_heldout(scene, options)
+    if rows is None:
+        return None
+    sample, found = scene.heldout(rows, options.max_pairs)
+    exact = sample.is_whole
+    return {
+        "name": _named(options.heldout_name),
+        "n_points": int(rows.shape[0]),
+        "methods": [_method(n, found[n], exact=exact) for n in found],
+        "sampling": _sampling(sample, found["isoproj"].n_pairs),
+        "pairs": str(sample.pairs),
+    }
+
+
+def _checked_heldout(scene: Scene, options: Options) -> Rows | None:
+    """Return the held-out points, or raise ValueError if they do not fit."""
     if options.heldout is None:
         return None
     rows = check_points(options.heldout)
@@ -400,15 +438,7 @@ def _heldout(scene: Scene, options: Options) -> Facts | None:
             f"{rows.shape[1]}. Pass the same columns."
         )
         raise ValueError(msg)
-    sample, found = scene.heldout(rows, options.max_pairs)
-    exact = sample.is_whole
-    return {
-        "name": _named(options.heldout_name),
-        "n_points": int(rows.shape[0]),
-        "methods": [_method(n, found[n], exact=exact) for n in found],
-        "sampling": _sampling(sample, found["isoproj"].n_pairs),
-        "pairs": str(sample.pairs),
-    }
+    return rows
 
 
 def _shortened(text: str) -> str:

@@ -112,13 +112,15 @@ class Scene:
         return np.array([float(worst.worst_losses[0]) for worst in found])
 
     def floor(self, ks: Sequence[int]) -> Array:
-        """Return the lower bound that the certificate's weights prove at each k."""
-        return lower_bounds(
-            self.points,
-            self.certificate.weighted_pairs,
-            self.certificate.weights,
-            list(ks),
-        )
+        """Return the best lower bound that the certificate proves at each k."""
+        floor = np.zeros(len(ks))
+        for k, part in self.certificate.by_dimension.items():
+            pairs, weights = part.weighted_pairs, part.weights
+            own = lower_bounds(self.points, pairs, weights, list(ks))
+            # What no k dimensions can do, fewer cannot do either.
+            stated = np.where(np.asarray(ks) <= k, part.lower_bound, 0.0)
+            floor = np.maximum(floor, np.maximum(own, stated))
+        return floor
 
     def losses(self, pairs: Indices) -> dict[str, Array]:
         """Return the exact losses of given pairs under the model and under PCA."""
@@ -136,7 +138,8 @@ class Scene:
         k = self.certificate.n_components
         top = min(2 * k, self.points.n_dims)
         ks = np.unique(np.rint(np.geomspace(1, max(top, 1), n_shown)).astype(int))
-        return sorted({*ks.tolist(), min(k, top)})
+        prefixes = [part.n_components for part in self.certificate.prefixes]
+        return sorted({*ks.tolist(), min(k, top), *(n for n in prefixes if n <= top)})
 
     def heldout(
         self, rows: Rows, max_pairs: int

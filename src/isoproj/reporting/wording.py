@@ -59,6 +59,10 @@ def sentences(facts: Facts) -> dict[str, str]:
         told["frontier"] = _frontier(facts)
     if facts["heldout"]:
         told["heldout"] = _heldout(facts)
+    if facts["nested"]:
+        told["nested"] = _nested(facts)
+    if facts["maps"]:
+        told["maps"] = _maps(facts)
     if facts["history"]:
         told["convergence"] = _convergence(facts)
     if facts["kept_history"]:
@@ -139,6 +143,33 @@ def _curve(facts: Facts) -> str:
         "valid everywhere, sharpest at this model's own k. No projection of any kind "
         "reaches the shaded region."
     )
+
+
+def _nested(facts: Facts) -> str:
+    ks = [str(prefix["k"]) for prefix in facts["nested"][:-1]]
+    return (
+        f"The first {', '.join(ks)} dimensions are projections of their own: store as "
+        "many as you need. Each has its own certificate, and its own bound on what any "
+        "projection to as many dimensions could do."
+    )
+
+
+def _maps(facts: Facts) -> str:
+    found = facts["maps"]
+    rows = f"{found['n_rows']:,} rows"
+    text = f"Measured alike on all pairs of {rows}."
+    if not found["is_whole"]:
+        text = (
+            f"Sampled: measured alike on all pairs of {rows} drawn at random from "
+            f"{found['n_all']:,}, so that the worst pair of all may lose more."
+        )
+    if found["rows"][0]["recall"]:
+        text += (
+            " Recall is the share of a row's nearest rows that are still among its "
+            f"nearest after the map ({found['metric'].replace('_', ' ')}); exact on "
+            "these rows."
+        )
+    return text
 
 
 def _frontier(facts: Facts) -> str:

@@ -39,12 +39,13 @@ _KEPT = ("Identity", "Cast", "Add", "Sub")
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class MapFile:
-    """A linear map and its origin; ``pairs`` are those that its certificate names."""
+    """A linear map and its origin; its certificate names pairs and prefixes."""
 
     name: str
     kind: str
     components: Array
     pairs: PairRule
+    prefixes: tuple[int, ...] = ()
 
 
 def read_map(
@@ -58,13 +59,13 @@ def read_map(
     or does not fit.
     """
     first = _FIRST.fullmatch(name)
-    pairs = PairRule()
+    stated = None
     if first is not None and not Path(name).exists():
         kind, found = "truncation", _truncation(int(first[1]), n_features)
     elif Path(name).is_dir():
         kind, found = "Dense module", _dense_module(Path(name))
     else:
-        kind, found, pairs = _from_file(name)
+        kind, found, stated = _from_file(name)
     # Only a bare matrix leaves open what its rows are.
     known = orientation if kind == "matrix" else "rows"
     try:
@@ -74,7 +75,15 @@ def read_map(
     except ValueError as error:
         msg = f"{name} must hold a linear map of {n_features} features: {error}"
         raise FormatError(msg) from None
-    return MapFile(name=name, kind=kind, components=components, pairs=pairs)
+    if stated is None:
+        return MapFile(name=name, kind=kind, components=components, pairs=PairRule())
+    return MapFile(
+        name=name,
+        kind=kind,
+        components=components,
+        pairs=stated.pairs,
+        prefixes=tuple(part.n_components for part in stated.prefixes),
+    )
 
 
 def _truncation(k: int, n_features: int) -> Array:
@@ -88,8 +97,8 @@ def _truncation(k: int, n_features: int) -> Array:
     return np.eye(k, n_features)
 
 
-def _from_file(name: str) -> tuple[str, Any, PairRule]:
-    """Return kind, map and pairs of a file."""
+def _from_file(name: str) -> tuple[str, Any, Certificate | None]:
+    """Return kind, map and certificate of a file."""
     path, _ = split_name(name)
     head = b""
     if path.is_file():
@@ -99,16 +108,16 @@ def _from_file(name: str) -> tuple[str, Any, PairRule]:
         _refuse_torch(path, head)
     suffix = path.suffix.lower()
     if head.startswith((*_FAISS, _FAISS_INDEX)) or suffix == ".faiss":
-        return "faiss", _faiss(path, head), PairRule()
+        return "faiss", _faiss(path, head), None
     if suffix == ".onnx":
-        return "ONNX", _onnx(path), PairRule()
+        return "ONNX", _onnx(path), None
     if suffix == ".skops":
-        return "skops", _skops(path), PairRule()
+        return "skops", _skops(path), None
     if holds_model(name):
         header, tensors = read_container(path)
         stated = Certificate.from_parts(header.get("certificate", {}), tensors)
-        return "model", stated.components, stated.pairs
-    return "matrix", as_dense(read_points(name).points), PairRule()
+        return "model", stated.components, stated
+    return "matrix", as_dense(read_points(name).points), None
 
 
 def _refuse_torch(path: Path, head: bytes) -> None:

@@ -1,0 +1,81 @@
+"""Solve and certify a projection whose first rows are projections of their own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from isoproj.estimators.capped import with_guarantee
+from isoproj.estimators.geometry import Geometry
+from isoproj.proof.certificate import Certificate
+from isoproj.proof.objective import Objective
+from isoproj.solvers.api import Problem, Result
+from isoproj.solvers.nested import solve_nested
+
+__all__ = ["check_nested", "fit_nested"]
+
+
+def fit_nested(
+    geometry: Geometry,
+    problem: Problem,
+    prefixes: Sequence[int],
+    weights: Sequence[float] | None,
+    objective: Objective | None,
+) -> tuple[Result, Certificate]:
+    """Find a nested projection, and certify all rows and every prefix of them."""
+    assert problem.k is not None
+    ks = [*prefixes, problem.k]
+    found = solve_nested(problem, ks, weights)
+    components = geometry.components(found.basis, ks[-1], prefixes)
+    certificates = []
+    for k in ks:
+        alone = found.separate[k]
+        certificate = geometry.certify(components[:k], alone.dual, alone.hull)
+        if objective is not None:
+            # A prefix that a fit had no time to cap is held to what it loses.
+            cap = max(alone.cap or 0.0, certificate.distortion)
+            certificate = with_guarantee(geometry, certificate, alone, objective, cap)
+        certificates.append(certificate)
+    return found.whole, replace(certificates[-1], prefixes=tuple(certificates[:-1]))
+
+
+def check_nested(nested: object, weights: object, n_components: int | None) -> None:
+    """Raise ValueError unless prefixes and their weights can be used."""
+    ks = _numbers(nested)
+    if (
+        ks is None
+        or not all(isinstance(k, int | np.integer) for k in ks)
+        or n_components is None
+        or not all(a < b for a, b in zip([0, *ks], [*ks, n_components], strict=True))
+    ):
+        msg = (
+            "nested must be ascending whole numbers from 1 to below n_components="
+            f"{n_components!r}; got {nested!r}. Pass something like (16, 32, 64)."
+        )
+        raise ValueError(msg)
+    if weights is None:
+        return
+    shares = _numbers(weights)
+    if (
+        shares is None
+        or len(shares) != len(ks) + 1
+        or not all(0.0 < share < math.inf for share in shares)
+    ):
+        msg = (
+            f"nested_weights must be {len(ks) + 1} numbers above 0, one for each prefix"
+            f" and one for n_components; got {weights!r}. Use None to weigh all alike."
+        )
+        raise ValueError(msg)
+
+
+def _numbers(values: object) -> list[float] | None:
+    """Return a sequence of numbers as a list, None if it is something else."""
+    if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
+        return None
+    found = list(values)  # type: ignore[call-overload]
+    kinds = (int, float, np.integer, np.floating)
+    is_good = all(isinstance(v, kinds) and not isinstance(v, bool) for v in found)
+    return found if is_good else None

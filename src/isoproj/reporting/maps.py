@@ -1,0 +1,168 @@
+"""What a report says of prefixes, of other maps and of new points."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from isoproj.numerics.arrays import Rows, is_sparse
+from isoproj.numerics.maps import linear_map
+from isoproj.numerics.spectral import Array
+from isoproj.pairs.rule import LABELLED, LARGEST_LIST, PairKind
+from isoproj.proof.audit import AuditResult, audit
+from isoproj.proof.certificate import Certificate
+from isoproj.proof.heldout import Heldout, Split, measure_heldout
+from isoproj.proof.recall import Metric
+from isoproj.reporting.measuring import Scene
+
+__all__ = ["maps_beside", "new_points", "prefixes_beside_pca", "prefixes_of"]
+
+# Kinds of pairs that say nothing of points without a label or a place in a list.
+_FIXED = (*LABELLED, PairKind.LISTED)
+
+
+def prefixes_of(certificate: Certificate) -> list[dict[str, Any]] | None:
+    """Return the bounds of every prefix and of all rows, None without prefixes."""
+    if not certificate.prefixes:
+        return None
+    return [
+        {
+            "k": k,
+            "distortion": part.distortion,
+            "lower_bound": part.lower_bound,
+            "pca": None,
+        }
+        for k, part in certificate.by_dimension.items()
+    ]
+
+
+def prefixes_beside_pca(
+    prefixes: list[dict[str, Any]] | None, scene: Scene
+) -> list[dict[str, Any]] | None:
+    """Return the prefixes with what PCA's worst measured pair loses at each."""
+    if prefixes is None:
+        return None
+    losses = scene.pca_losses([prefix["k"] for prefix in prefixes])
+    return [
+        {**prefix, "pca": float(loss)}
+        for prefix, loss in zip(prefixes, losses, strict=True)
+    ]
+
+
+def maps_beside(
+    scene: Scene,
+    maps: Mapping[str, Any] | None,
+    recall: int | Sequence[int] | None,
+    metric: Metric,
+) -> dict[str, Any] | None:
+    """Return what the model, PCA and maps by name lose and find, all measured alike."""
+    if not maps and recall is None:
+        return None
+    sample = scene.sample
+    n_features = int(sample.rows.shape[1])
+    measured = {name: scene.maps[name] for name in ("isoproj", "pca")}
+    for name, given in (maps or {}).items():
+        if name in measured:
+            msg = f"maps must not be called {name!r}, as the report's own. Rename it."
+            raise ValueError(msg)
+        measured[str(name)] = linear_map(given, n_features)
+    return {
+        "metric": metric,
+        "is_whole": sample.is_whole,
+        "n_rows": sample.n_rows,
+        "n_all": sample.n_all,
+        "rows": [
+            _row(name, components, _audited(scene, components, recall, metric))
+            for name, components in measured.items()
+        ],
+    }
+
+
+def _audited(
+    scene: Scene,
+    components: Array,
+    recall: int | Sequence[int] | None,
+    metric: Metric,
+) -> AuditResult:
+    """Measure a map on the pairs of the scene."""
+    sample = scene.sample
+    return audit(
+        sample.rows,
+        components,
+        orientation="rows",
+        pairs=sample.pairs,
+        n_worst=1,
+        recall=recall,
+        metric=metric,
+    )
+
+
+def _row(name: str, components: Array, result: AuditResult) -> dict[str, Any]:
+    """Return what one map does, as a row of the table."""
+    found = result.neighbors
+    return {
+        "name": name,
+        "n_components": int(components.shape[0]),
+        "distortion": max(0.0, result.distortion),
+        "stretch": result.stretch,
+        "mean": result.mean,
+        "recall": {str(k): value for k, value in result.recall.items()},
+        "nearest_changed": None if found is None else found.nearest_changed,
+    }
+
+
+def new_points(
+    model: Any,  # noqa: ANN401 - an estimator or a certificate
+    scene: Scene,
+    rows: Rows,
+    heldout: Rows | None,
+) -> dict[str, Any] | None:
+    """Return what holds for new points, None where no point was held out.
+
+    Rows given as held out come before those that the fit held out. Pairs that go by
+    labels or lists say nothing of new points, and are left out.
+    """
+    found: Heldout | None = getattr(model, "heldout_", None)
+    certificate = scene.certificate
+    if heldout is not None:
+        n_rows, n_more = int(rows.shape[0]), int(heldout.shape[0])
+        if (
+            certificate.pair_kind in _FIXED
+            or n_rows * n_more > LARGEST_LIST
+            or n_more < 2
+        ):
+            return None
+        split = Split(np.arange(n_rows), np.arange(n_rows, n_rows + n_more))
+        found = measure_heldout(
+            _stacked(rows, heldout),
+            split,
+            certificate.components,
+            certificate.pairs.elsewhere(),
+            distortion=certificate.distortion,
+        )
+    return None if found is None else _promise(found)
+
+
+def _promise(found: Heldout) -> dict[str, Any]:
+    """Return the guarantee for new points, or the sentence that says what it takes."""
+    try:
+        promise = found.guarantee()
+    except ValueError as error:
+        return {"sentence": str(error), "new_point": None, "new_pair_share": None}
+    share = promise.new_pair_share
+    return {
+        "sentence": str(promise),
+        "new_point": promise.new_point,
+        "new_pair_share": None if math.isnan(share) else share,
+    }
+
+
+def _stacked(rows: Rows, more: Rows) -> Rows:
+    """Return rows above more rows; sparse if one of them is."""
+    if is_sparse(rows) or is_sparse(more):
+        return scipy.sparse.vstack([rows, more], format="csr")
+    return np.vstack([rows, more])
