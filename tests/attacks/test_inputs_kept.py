@@ -22,7 +22,8 @@ READS = {
     "curve": "curve {data} -k 1 --pairs pairs.npy --labels labels.txt",
     "frontier": "frontier {data} -k 1 --pairs pairs.npy --labels labels.txt",
     "compare": "compare {data} -k 1 --methods pca --maps map.npy maps",
-    "report": "report model.isoproj {data} --heldout heldout.npy --labels labels.txt",
+    "report": "report model.isoproj {data} --heldout heldout.npy --labels labels.txt "
+    "--maps map.npy maps",
     "export": "export model.isoproj --to {to}",
 }
 # Options that write, per verb.
@@ -214,14 +215,17 @@ def test_a_result_that_cannot_be_written_is_saved_elsewhere(
     spare = folder / "spare"
     spare.mkdir()
     monkeypatch.setattr(container.tempfile, "tempdir", str(spare))
-    replace = os.replace
 
-    def full(source, target):
-        if Path(target).resolve().parent == folder / "out":
-            raise OSError(errno.ENOSPC, "No space left on device", str(target))
-        replace(source, target)
+    def full(function):
+        def refuse(source, target, **more):
+            if Path(target).resolve().parent == folder / "out":
+                raise OSError(errno.ENOSPC, "No space left on device", str(target))
+            function(source, target, **more)
 
-    monkeypatch.setattr(container.os, "replace", full)
+        return refuse
+
+    monkeypatch.setattr(container.os, "replace", full(os.replace))
+    monkeypatch.setattr(container.os, "link", full(os.link))
     status, out, err = run(*LATE[verb].split(), "-q")
     assert status == 2
     assert out

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from isoproj.reproduction.datasets import load
+
 
 @pytest.fixture
 def bare(tmp_path, monkeypatch):
@@ -9,6 +11,7 @@ def bare(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ISOPROJ_DATA", str(tmp_path / "nothing"))
     monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path / "cache"))
+    load.cache_clear()
     return tmp_path
 
 

@@ -467,7 +467,7 @@ def test_an_interrupt_before_the_first_step_returns_a_certified_answer(monkeypat
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("isoproj.solvers.minimax._Solve.first_bounds", interrupted)
+    monkeypatch.setattr("isoproj.solvers.sides.Sides.first_bounds", interrupted)
     X = stretched(15, 12, 5)
     with pytest.warns(ConvergenceWarning, match="interrupted"):
         fitted = model().fit(X)

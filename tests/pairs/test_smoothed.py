@@ -90,6 +90,7 @@ def test_few_or_scattered_pairs_are_not_smoothed_all_at_once():
     rows = np.random.default_rng(0).standard_normal((100, 5))
     listed = np.column_stack([np.arange(99), np.arange(1, 100)])
     search = PairSearch(*prepare_pairs(rows, PairRule.of(listed), rotate=True))
-    assert search.smoothed is None
+    assert not search.has_smoothed
     search = PairSearch(*prepare_pairs(rows, rotate=True))
-    assert search.smoothed is search.smoothed
+    assert search.has_smoothed
+    assert not search.is_sampled

@@ -15,9 +15,11 @@ from isoproj.proof.certificate import Certificate
 
 __all__ = ["warn_of_rounding"]
 
-# Rows whose pairs are measured, and entries of the differences of these pairs.
+# Rows whose pairs are measured, and entries of the differences of these pairs: of all,
+# and of those in memory at once.
 _MOST = 200
 _ENTRIES = 4e6
+_HELD = 1e5
 # A loss that rounding raises by less than this, or by less than this share of what is
 # kept, is not worth a warning.
 _LEAST = 1e-4
@@ -70,8 +72,13 @@ def _rows_at_risk(certificate: Certificate, n_rows: int) -> Indices:
 
 def _lengths(points: Rows, pairs: Indices) -> Array:
     """Return the distances of pairs of rows, in float64, without overflow."""
-    left, right = (np.asarray(points[end], dtype=np.float64) for end in pairs.T)
-    gaps = left - right
-    sizes = np.abs(gaps).max(axis=1)
-    gaps /= np.where(sizes > 0.0, sizes, 1.0)[:, None]
-    return np.asarray(sizes * np.linalg.norm(gaps, axis=1))
+    lengths = np.empty(pairs.shape[0])
+    step = max(1, int(_HELD) // points.shape[1])
+    for start in range(0, pairs.shape[0], step):
+        chunk = pairs[start : start + step]
+        gaps = np.asarray(points[chunk[:, 0]], dtype=np.float64)
+        gaps -= points[chunk[:, 1]]
+        sizes = np.abs(gaps).max(axis=1)
+        gaps /= np.where(sizes > 0.0, sizes, 1.0)[:, None]
+        lengths[start : start + step] = sizes * np.linalg.norm(gaps, axis=1)
+    return lengths

@@ -9,6 +9,7 @@ pairs), which is good enough to choose pairs to work on. The exact scans of
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, field
 
@@ -57,6 +58,8 @@ class SearchSettings:
         Weak pairs of earlier searches that are remembered.
     most_smoothed : int
         Points, at most, whose pairs are smoothed all at once.
+    sampled_points, sampled_entries : int
+        Points of the sample that stands for more, and their coordinates, at most.
     screen : ScreenSettings
         Sizes of the sieve.
     """
@@ -66,6 +69,8 @@ class SearchSettings:
     n_sampled: int = 20_000
     n_recent: int = 40_000
     most_smoothed: int = 2_500
+    sampled_points: int = 1_000
+    sampled_entries: int = 300_000
     screen: ScreenSettings = field(default_factory=ScreenSettings)
 
 
@@ -142,7 +147,6 @@ class PairSearch:
         self.recent: Indices = np.empty(0, dtype=np.intp)
         self._engine = chosen(engine)
         self._table: DistanceTable | None = None
-        self._smoothed: SmoothedWorst | None = None
         self._single = _Differences(self.coordinates, self._singled_out(memory_limit))
         # Listed pairs may join few of the points; only those need mapping.
         self._rows, self._row_of = self.coordinates, np.arange(points.n_points)
@@ -169,22 +173,21 @@ class PairSearch:
         return self.points.n_points > self.settings.most_smoothed
 
     @property
-    def smoothed(self) -> SmoothedWorst | None:
-        """The smoothed maximum over all pairs, or over those of a sample of points.
-
-        None where pairs are few, or few of those that the points have.
-        """
+    def has_smoothed(self) -> bool:
+        """Whether there are enough pairs, and of those that the points have."""
         n_points = self.points.n_points
-        if self.n_pairs < _SPARSE * n_points**2 or n_points < _TINY:
-            return None
-        if self._smoothed is None:
-            chosen = None
-            if self.is_sampled:
-                rng = np.random.default_rng(0)
-                count = self.settings.most_smoothed
-                chosen = np.sort(rng.permutation(n_points)[:count])
-            self._smoothed = SmoothedWorst(self.points, self.pairs, chosen)
-        return self._smoothed
+        return n_points >= _TINY and self.n_pairs >= _SPARSE * n_points**2
+
+    @functools.cached_property
+    def smoothed(self) -> SmoothedWorst:
+        """The smoothed maximum over all pairs, or over those of a sample of points."""
+        chosen = None
+        if self.is_sampled:
+            order = np.random.default_rng(0).permutation(self.points.n_points)
+            entries = self.settings.sampled_entries
+            count = min(self.settings.sampled_points, entries // self.n_dims)
+            chosen = np.sort(order[: max(count, _TINY)])
+        return SmoothedWorst(self.points, self.pairs, chosen)
 
     def decode(self, codes: Indices) -> Indices:
         """Return point numbers, shape (m, 2), of pair codes."""

@@ -134,6 +134,12 @@ class Clock:
             return None
         return max(1e-3, self._limit - self.seconds)
 
+    def part(self, share: float) -> Clock:
+        """Return a clock of the same start that allows a share of the time left."""
+        clock = Clock(None if self.left is None else self.seconds + share * self.left)
+        clock._start = self._start
+        return clock
+
 
 class Stopped(Exception):  # noqa: N818 - a signal between our own functions
     """A limit has passed: the best so far is the answer."""

@@ -54,7 +54,10 @@ def most_kept(problem: Problem, settings: Settings | None = None) -> Result:
         unconstrained = _principal(problem, settings.cap)
         if unconstrained is not None:
             return unconstrained
-    best = minimax(problem, settings)
+    journal = problem.journal
+    # With a time limit, some of the time is left for what this function is about.
+    first = replace(journal, clock=journal.clock.part(settings.cap.first_share))
+    best = minimax(replace(problem, journal=first), settings)
     cap = problem.cap
     if best.status is Status.INTERRUPTED:
         # Whoever stops a fit does not want to wait for its second half.
@@ -262,6 +265,7 @@ class _Capped:
             pool = Pool.begin(search, principal, known, rng, self.settings.pool)
             self._on_pool(pool, rng)
         else:
+            self._early(principal)
             kept.relaxation = self.relaxed(search)
             kept.tell(kept.relaxation.codes.size)
             self.search(kept, rng)
@@ -273,6 +277,29 @@ class _Capped:
         if missing <= self.problem.tol * relaxation.upper + 1e-12:
             return Status.CONVERGED
         return Status.STALLED
+
+    def _early(self, principal: Array) -> None:
+        """Win back what a short search can, before the relaxation is known.
+
+        The price of the penalty is guessed from both ends: the basis under the cap, and
+        the one that keeps most.
+        """
+        kept, descent = self.kept, self.settings.descent
+        if kept.basis is None:
+            return
+        batch = descent.batch_size(self.k)
+        lowest = kept.search.lowest(principal, batch)
+        root = _root(kept.objective)
+        known = WorkingSet(kept.search, np.unique(lowest.codes), root, batch)
+        rise = 1.0 - float(lowest.retained[0]) - kept.distortion
+        most = float(np.vdot(principal, kept.objective @ principal))
+        slope = (most - kept.kept) / max(rise, 1e-9)
+        cap = kept.cap - self.settings.cap.margin
+        merit = Capped(cap, 1.0 / (1.5 * slope + 0.5), len(root))
+        basis = self._approach(kept, known, merit, principal)
+        ladder = replace(self.settings.cap.ladder, is_loose=True)
+        ladder = ladder.last(descent.cold_stages)
+        anneal(known, basis, ladder, kept, merit=merit, settings=descent)
 
     def relaxed(self, search: PairSearch) -> Relaxation:
         """Solve the relaxation under the cap over the pairs of a search."""

@@ -173,7 +173,7 @@ class DescentSettings:
 
     def coldest_of(self, search: PairSearch) -> float:
         """Return the temperature down to which stages see all pairs at once."""
-        if search.n_pairs <= self.few_pairs or search.smoothed is None:
+        if search.n_pairs <= self.few_pairs or not search.has_smoothed:
             return math.inf
         return self.coldest_sampled if search.is_sampled else self.coldest
 
@@ -392,6 +392,8 @@ class CapSettings:
         Polishing ends when a round gains less of the objective.
     close : float
         Nothing more is tried when this share of the bound at most is missing.
+    first_share : float
+        Share of a time limit that finding the least distortion may take.
     """
 
     ladder: Ladder = field(
@@ -405,6 +407,7 @@ class CapSettings:
     halvings: int = 6
     gain: float = 1e-6
     close: float = 2e-3
+    first_share: float = 0.4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

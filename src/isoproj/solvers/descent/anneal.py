@@ -122,7 +122,6 @@ def _seeing(
 ) -> Array:
     """Descend at one temperature on all pairs at once."""
     pairs = known.search.smoothed
-    assert pairs is not None
     objective = OnAllPairs(pairs, merit, temperature, known.further)
     return cooled(objective, basis, Stage.of(temperature, settings, is_loose=True))
 

@@ -1,0 +1,380 @@
+"""Both sides of one problem: the best so far, and the steps that better either.
+
+The principal axes and uniform weights give both sides at once. Lower side: the fantope
+relaxation, by descent on a factor (``relaxation.lifted``), then, where few pairs are
+tight, the gap is wide or ``tol`` asks for it, by an interior-point method
+(``relaxation.path``). Upper side: local search (``solvers.descent``) from the rounding
+of the relaxation's matrix, and from other bases where that is cheap.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from isoproj.numerics.spectral import (
+    Array,
+    Indices,
+    orthonormal,
+    top_eigenpairs,
+    top_eigenvalue_sum,
+)
+from isoproj.pairs.oracle import PairSearch
+from isoproj.solvers.api import Journal, Problem, Result, Status, Weights
+from isoproj.solvers.descent.anneal import Review, anneal, polish
+from isoproj.solvers.descent.grassmann import random_starts
+from isoproj.solvers.descent.merit import Merit, Worst
+from isoproj.solvers.descent.working_set import WorkingSet, leading
+from isoproj.solvers.relaxation.lifted import Lift
+from isoproj.solvers.relaxation.matrices import moment_of
+from isoproj.solvers.relaxation.path import solve_relaxation
+from isoproj.solvers.relaxation.problem import LargestFloor, Relaxation
+from isoproj.solvers.settings import DescentSettings, Settings
+
+__all__ = ["COARSE", "FIRST_SAMPLE", "Bounds", "Sides"]
+
+# Random pairs whose uniform weights are the first certificate.
+FIRST_SAMPLE = 1000
+# The lower side goes on while its own gap is more than this share of the open one.
+_TENTH = 0.1
+# From this tolerance on a solve saves work; below, it closes the relaxation's own gap.
+COARSE = 5e-3
+# Rows that the interior point starts with, in multiples of k.
+_HEAVY = 8
+# A gap that can make a basis optimal where the relaxation's optimum is a projection.
+_FINE = 1e-3
+
+
+@dataclass(slots=True, eq=False)
+class Bounds:
+    """The best of both sides so far."""
+
+    journal: Journal
+    settings: DescentSettings
+    basis: Array
+    codes: Indices
+    weights: Array
+    distortion: float = math.inf
+    lower: float = 0.0
+    relaxed: float = math.inf
+    factor: Array | None = None
+    enough: float = 0.0
+    phase: str = ""
+
+    @property
+    def gap(self) -> float:
+        """Relative gap between both sides."""
+        return (self.distortion - self.lower) / max(self.lower, 1e-12)
+
+    @property
+    def is_content(self) -> bool:
+        """Whether the gap is small enough."""
+        return self.gap <= self.enough
+
+    def see(self, basis: Array, distortion: float) -> bool:
+        """Keep a basis if no earlier one loses less."""
+        is_better = distortion < self.distortion
+        if is_better:
+            self.basis, self.distortion = basis, distortion
+        return is_better
+
+    def see_relaxation(self, relaxation: Relaxation) -> None:
+        """Keep of a relaxation what is better than before, either side."""
+        if relaxation.lower > self.lower:
+            self.lower = relaxation.lower
+            self.codes, self.weights = relaxation.codes, relaxation.weights
+        if relaxation.relaxed < self.relaxed:
+            self.relaxed, self.factor = relaxation.relaxed, relaxation.factor
+
+    def measure(self, search: PairSearch, basis: Array) -> None:
+        """Measure a basis on all pairs, and keep it if it is the best."""
+        self.see(basis, 1.0 - float(search.weakest(basis, 0.0).retained[0]))
+
+    def tell(self, n_working: int) -> None:
+        """Record a round; stop when a limit has passed."""
+        self.journal.record(
+            distortion=self.distortion,
+            lower_bound=self.lower,
+            relaxed=self.relaxed,
+            n_working=n_working,
+            phase=self.phase,
+        )
+
+    @property
+    def solver_gap(self) -> float:
+        """Relative gap of the relaxation itself."""
+        return (min(self.relaxed, self.distortion) - self.lower) / max(
+            self.lower, 1e-12
+        )
+
+    def is_proved(self, tol: float) -> bool:
+        """Return whether the lower side has done its part.
+
+        Nobody waits for the fourth digit of a bound under a gap of seven per cent,
+        unless ``tol`` asks for it.
+        """
+        share = _TENTH * self.gap
+        wanted = share if tol >= COARSE else min(share, tol)
+        return self.gap <= tol or self.solver_gap <= wanted
+
+    def review(
+        self, basis: Array, excess: float, distortion: float, merit: Merit
+    ) -> Review:
+        """End polishing when a round gains little and overlooked no pair."""
+        before = self.distortion
+        self.see(basis, distortion)
+        is_blind = excess > self.settings.excess
+        is_settled = not is_blind and distortion > before - self.settings.gain
+        start = basis if is_blind else self.basis
+        return Review(is_settled, start, merit, is_blind)
+
+    def status(self, search: PairSearch, k: int, tol: float) -> Status:
+        """Return why a solve that ran to its end stopped."""
+        gap = self.distortion - self.lower
+        if gap <= 1e-6 * self.lower + 1e-9:
+            return Status.OPTIMAL
+        if gap <= _FINE * self.lower and self._is_separated(search, k, min(tol, _FINE)):
+            return Status.OPTIMAL
+        if tol >= COARSE or self.is_proved(tol):
+            return Status.CONVERGED
+        closed = self.relaxed <= self.lower * (1.0 + tol) + 1e-9
+        return Status.CONVERGED if closed else Status.STALLED
+
+    def _is_separated(self, search: PairSearch, k: int, tol: float) -> bool:
+        """Return whether the k-th eigenvalue of the dual matrix is clear of the next.
+
+        Then the relaxation's optimum is a projection, and the basis is that one up to
+        the solver's tolerance.
+        """
+        moment = moment_of(search.directions(self.codes), self.weights)
+        values, _ = top_eigenpairs(moment, k + 1)
+        return bool(values[k - 1] - values[k] > 2.0 * tol * values[k - 1])
+
+    def result(self, search: PairSearch, status: Status) -> Result:
+        """Return what is claimed."""
+        return Result(
+            basis=self.basis,
+            dual=Weights(search.decode(self.codes), self.weights),
+            status=status,
+            distortion=self.distortion,
+            lower=self.lower,
+            relaxed=self.relaxed,
+            factor=self.factor,
+            history=tuple(self.journal.history),
+        )
+
+
+@dataclass(slots=True, eq=False)
+class Sides:
+    """Both sides of one problem, solved with searches of all pairs or on a pool."""
+
+    problem: Problem
+    settings: Settings
+    bounds: Bounds
+    rng: np.random.Generator
+    n_tight: float = 0.0  # effective number of tight pairs, known after ``lifted``
+
+    @property
+    def k(self) -> int:
+        """Target dimension."""
+        return int(self.bounds.basis.shape[1])
+
+    def on_all_pairs(self) -> None:
+        """Solve both sides with a search of all pairs whenever one is useful."""
+        problem, bounds, tol = self.problem, self.bounds, self.problem.tol
+        bounds.enough = tol
+        given = None if problem.start is None else orthonormal(problem.start)
+        start = bounds.basis if given is None else given
+        bounds.phase = "first projection"
+        self.first_bounds(start)
+        relaxation = self.lifted(start)
+        known = self.first_set(problem.search, start, self.seeds(relaxation))
+        bounds.phase = "search"
+        if given is not None:
+            self.descend(known, given, is_given=True)
+        if not bounds.is_content:
+            self.descend(known, leading(relaxation.factor, self.k))
+        if not bounds.is_content:
+            self.restarted(known)
+        if not bounds.is_proved(tol):
+            self.closed(relaxation, known)
+        if not bounds.is_content:
+            bounds.phase = "polishing"
+            self.polish(known, bounds)
+
+    def seeds(self, relaxation: Relaxation) -> Indices:
+        """Return pairs that matter: known ones, and the heaviest of the relaxation."""
+        order = np.argsort(-relaxation.weights, kind="stable")
+        heavy = relaxation.codes[order[: self.settings.descent.batch_size(self.k)]]
+        return np.union1d(heavy, self.known())
+
+    def first_bounds(self, basis: Array) -> None:
+        """Measure a basis, and the bound of uniform weights on some pairs."""
+        bounds, search = self.bounds, self.problem.search
+        bounds.measure(search, basis)
+        moment = moment_of(search.directions(bounds.codes), bounds.weights)
+        bounds.lower = max(0.0, 1.0 - top_eigenvalue_sum(moment, self.k))
+        bounds.tell(bounds.codes.size)
+
+    def descend(
+        self, known: WorkingSet, start: Array, *, is_given: bool = False
+    ) -> None:
+        """Search for a basis from a start."""
+        descent = self.settings.descent
+        ladder = descent.ladder
+        if is_given:
+            # A given basis is near an optimum already: heat would only lose it.
+            ladder = ladder.last(descent.cold_stages)
+        anneal(known, start, ladder, self.bounds, settings=descent)
+
+    def lifted(self, basis: Array) -> Relaxation:
+        """Bound by descent on a factor until that is content or gains nothing more."""
+        bounds, lift = self.bounds, self.settings.lift
+        search = self.problem.search
+        bounds.phase = "bound"
+        if search.n_pairs <= self.k:
+            return self.lower()
+        weakest = search.lowest(basis, lift.batch // 2).codes
+        sample = search.sample(lift.batch // 2, self.rng)
+        state = Lift.begin(search, basis, np.union1d(weakest, sample), lift)
+        best: Relaxation | None = None
+        idle = 0
+        while state.n_rounds < lift.max_rounds and idle < lift.patience:
+            before = bounds.lower
+            scale = min(bounds.distortion, bounds.relaxed)
+            for found in state.round(max(scale, 1e-9)):
+                bounds.see_relaxation(found)
+                if best is None or found.value > best.value:
+                    best = found
+            bounds.measure(search, leading(state.factor, self.k))
+            bounds.tell(state.codes.size)
+            if bounds.is_proved(self.problem.tol):
+                break
+            is_gain = bounds.lower > before * (1.0 + lift.stalled)
+            idle = 0 if is_gain or state.n_rounds <= lift.hot_rounds else idle + 1
+        assert best is not None
+        self.n_tight = state.perplexity
+        return best
+
+    def closed(self, warm: Relaxation, known: WorkingSet) -> None:
+        """Close the relaxation's own gap where that is affordable or asked for."""
+        bounds, problem = self.bounds, self.problem
+        lift = self.settings.lift
+        is_few = self.n_tight <= lift.few_tight
+        is_wide = bounds.solver_gap > lift.wide_gap
+        if problem.tol >= COARSE and not (is_few or is_wide):
+            return
+        bounds.phase = "closing the bound"
+        before = bounds.relaxed
+        # Descent spreads weights over many pairs; the heaviest are the rows to start
+        # from.
+        heavy = np.argsort(-bounds.weights, kind="stable")[: _HEAVY * self.k]
+        weights = bounds.weights[heavy] / bounds.weights[heavy].sum()
+        start = replace(warm, codes=bounds.codes[heavy], weights=weights)
+        relaxation = self.lower(start)
+        if bounds.relaxed < before and not bounds.is_content:
+            bounds.phase = "search from the relaxation"
+            self.descend(known, leading(relaxation.factor, self.k))
+
+    def restarted(self, known: WorkingSet) -> None:
+        """Search from the principal axes and from random bases where that is cheap."""
+        descent, count = self.settings.descent, self.problem.n_restarts
+        if count is None:
+            is_cheap = known.search.n_pairs <= descent.restart_pairs
+            count = (
+                descent.n_restarts if is_cheap and self.k <= descent.restart_k else 0
+            )
+        if not count:
+            return
+        self.bounds.phase = "restarts"
+        shape = self.bounds.basis.shape
+        starts = [np.eye(*shape)]
+        starts += random_starts(
+            known.secants, Worst(), shape, count, self.rng, descent.n_drawn
+        )
+        idle = 0
+        for start in starts:
+            before = self.bounds.distortion
+            self.descend(known, start)
+            is_gain = self.bounds.distortion < before * (1.0 - descent.restart_gain)
+            idle = 0 if is_gain else idle + 1
+            # A number that was asked for is tried in full.
+            patience = descent.restart_patience(known.search.n_pairs)
+            is_idle = self.problem.n_restarts is None and idle > patience
+            if self.bounds.is_content or is_idle:
+                return
+
+    def known(self) -> Indices:
+        """Return the codes of pairs that mattered in an earlier solve."""
+        if self.problem.known is None:
+            return np.empty(0, dtype=np.intp)
+        return self.problem.search.encode(np.sort(self.problem.known, axis=1))
+
+    def lower(self, warm: Relaxation | None = None) -> Relaxation:
+        """Solve the relaxation by the interior point, and see its rounding."""
+        search, bounds = self.problem.search, self.bounds
+        relaxation = solve_relaxation(
+            search,
+            LargestFloor(self.k, warm),
+            tol=self._wanted_gap(),
+            callback=self._told,
+            settings=self.settings.relaxation,
+        )
+        bounds.see_relaxation(relaxation)
+        bounds.measure(search, leading(relaxation.factor, self.k))
+        bounds.tell(relaxation.codes.size)
+        return relaxation
+
+    def _wanted_gap(self) -> float:
+        """Return the relaxation's own gap at which it has done its part."""
+        tol, descent = self.problem.tol, self.settings.descent
+        if self.problem.search.n_pairs <= descent.few_pairs:
+            return tol * self.settings.relaxation.closer
+        if tol < COARSE:
+            return tol
+        return max(_TENTH * tol, 0.5 * _TENTH * self.bounds.gap)
+
+    def _told(self, iteration: int, best: Relaxation) -> bool:
+        """Tell a step of the interior point; return whether to stop it."""
+        bounds = self.bounds
+        if iteration and iteration % 4 == 0:
+            bounds.see_relaxation(best)
+            bounds.tell(best.codes.size)
+        return bounds.journal.clock.is_over or bounds.is_proved(self.problem.tol)
+
+    def warm(self, start: Array, codes: Indices) -> None:
+        """Search from a solution of nearly the same problem."""
+        descent, search = self.settings.descent, self.problem.search
+        batch = descent.batch_size(self.k)
+        lowest = search.lowest(start, descent.warm_batches * batch).codes
+        known = WorkingSet(search, np.union1d(codes, lowest), batch=batch)
+        anneal(known, start, descent.warm_ladder, self.bounds, settings=descent)
+
+    def polish(self, known: WorkingSet, bounds: Bounds) -> None:
+        """Polish the best basis."""
+        descent = self.settings.descent
+        is_small = bounds.basis.size <= descent.small_basis
+        polish(
+            known,
+            bounds.basis,
+            bounds,
+            rounds=descent.rounds if is_small else 1,
+            temperature=descent.ladder.temperatures[-1],
+            settings=descent,
+        )
+
+    def first_set(self, search: PairSearch, start: Array, codes: Indices) -> WorkingSet:
+        """Return the pairs to begin with: known, weakest, and random ones."""
+        descent, rng = self.settings.descent, self.rng
+        batch = descent.batch_size(self.k)
+        if search.n_pairs <= descent.few_pairs:
+            first = search.sample(descent.few_pairs**2, rng)
+        else:
+            lowest = search.lowest(start, batch // 2).codes
+            sample = search.sample(batch // 2, rng)
+            # The bad pairs of one basis alone would mislead the hot stages, whose
+            # smoothed maximum is close to an average over all pairs.
+            first = np.unique(np.concatenate([codes, lowest, sample]))
+        return WorkingSet(search, first, batch=batch, limit=descent.largest_set)
