@@ -11,6 +11,7 @@ Work is counted, not timed: the result does not depend on the speed of a machine
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -49,6 +50,9 @@ class HullSettings:
     n_random, n_local, n_shaken : int
         Number of random starts, of local searches from the best starts, and of local
         searches from the best subspace after a random rotation.
+    n_tried, n_glanced, glance : int, int, float
+        The search ends at once if in none of so many starts a random direction reaches
+        so many pairs as far as this share of the known bound.
     n_low : int
         Facets whose normals are asked for further pairs at once.
     radius, shake : float
@@ -62,6 +66,9 @@ class HullSettings:
     work: float = 3e9
     most_entries: int = 5_000_000
     n_random: int = 24
+    n_tried: int = 6
+    n_glanced: int = 20_000
+    glance: float = 0.75
     n_local: int = 3
     n_shaken: int = 6
     n_low: int = 64
@@ -81,6 +88,8 @@ _CALL = 1e6
 _PROGRAM = 5e6
 # Times the usual work that an optimum itself may take.
 _EXACT = 4.0
+# Random directions that a glance at a subspace takes.
+_RAYS = 200
 # Products that stay in the cache.
 _CACHED = 2**18
 # Steps of one local search, and the gain below which it ends.
@@ -248,6 +257,8 @@ class _Hunt:
             # The whole space gives the optimum itself, which is worth more work.
             self.settings = replace(self.settings, work=_EXACT * self.settings.work)
             return self.completed(np.eye(basis.shape[0]))
+        if self.is_hopeless(basis, dual, lower):
+            return None
         starts: list[Found] = []
         floor = 0.0
         for axes in self.starts(basis, dual):
@@ -273,6 +284,26 @@ class _Hunt:
             n_vain = 0 if found.inradius > best.inradius + _GAIN else n_vain + 1
             best = max(best, found, key=lambda found: found.bound)
         return best if self.pool.is_whole else self.completed(best.axes, best.chosen)
+
+    def is_hopeless(self, basis: Array, dual: Weights, lower: float) -> bool:
+        """Return whether the first starts are far from beating a known bound.
+
+        The inradius is at most what the farthest pair reaches along any direction, so
+        random directions and some pairs tell without a hull.
+        """
+        # A generator of its own: whether a glance was taken must not change the search.
+        rng, settings = np.random.default_rng(0), self.settings
+        rows = rng.permutation(self.pool.codes.size)[: settings.n_glanced]
+        some, reach = self.pool.directions[rows], 0.0
+        starts = replace(self, rng=rng).starts(basis, dual)
+        for axes in itertools.islice(starts, settings.n_tried):
+            d = axes.shape[1]
+            rays = rng.standard_normal((_RAYS, d))
+            rays /= np.linalg.norm(rays, axis=1)[:, None]
+            heights = _outermost(some @ axes, rays)[1]
+            self.done += some.size * d + rows.size * rays.size
+            reach = max(reach, float(heights.min()) ** 2)
+        return reach < self.settings.glance * lower
 
     def starts(self, basis: Array, dual: Weights) -> Iterator[Array]:
         """Yield subspaces to start from."""

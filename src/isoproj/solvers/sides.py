@@ -189,15 +189,18 @@ class Sides:
         start = bounds.basis if given is None else given
         bounds.phase = "first projection"
         self.first_bounds(start)
-        relaxation = self.lifted(start)
-        known = self.first_set(problem.search, start, self.seeds(relaxation))
+        is_quick = self.k <= self.settings.descent.blind_k
+        if is_quick and given is None:
+            self.descend(self.first_set(problem.search, start, self.known()), start)
+        relaxation = self.lifted(bounds.basis)
+        known = self.first_set(problem.search, bounds.basis, self.seeds(relaxation))
         bounds.phase = "search"
         if given is not None:
             self.descend(known, given, is_given=True)
         if not bounds.is_content:
             self.descend(known, leading(relaxation.factor, self.k))
         if not bounds.is_content:
-            self.restarted(known)
+            self.restarted(known, has_principal=is_quick and given is None)
         if not bounds.is_proved(tol):
             self.closed(relaxation, known)
         if not bounds.is_content:
@@ -278,7 +281,7 @@ class Sides:
             bounds.phase = "search from the relaxation"
             self.descend(known, leading(relaxation.factor, self.k))
 
-    def restarted(self, known: WorkingSet) -> None:
+    def restarted(self, known: WorkingSet, *, has_principal: bool) -> None:
         """Search from the principal axes and from random bases where that is cheap."""
         descent, count = self.settings.descent, self.problem.n_restarts
         if count is None:
@@ -290,7 +293,7 @@ class Sides:
             return
         self.bounds.phase = "restarts"
         shape = self.bounds.basis.shape
-        starts = [np.eye(*shape)]
+        starts = [] if has_principal else [np.eye(*shape)]
         starts += random_starts(
             known.secants, Worst(), shape, count, self.rng, descent.n_drawn
         )
