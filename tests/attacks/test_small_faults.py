@@ -182,7 +182,6 @@ def test_a_fresh_random_state_goes_on_from_its_own_checkpoint(points, tmp_path):
                 2,
                 random_state=np.random.RandomState(0),
                 checkpoint=tmp_path / "a",
-                max_iter=2,
             )
             fits.append(model.fit(points[:12]))
     assert (tmp_path / "a").exists()
