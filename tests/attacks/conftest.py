@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from isoproj import GuaranteedPCA, NearIsometricProjection
-from isoproj.cli.program import main
 
 NAMES = [f"x{i}" for i in range(6)]
 
@@ -45,15 +44,3 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.section("figures")
         for line in sorted(set(kept)):
             terminalreporter.write_line(line)
-
-
-@pytest.fixture
-def run(capsys):
-    """Run the program inside this process: status, standard output and error."""
-
-    def call(*arguments):
-        status = main([str(a) for a in arguments])
-        out, err = capsys.readouterr()
-        return status, out, err
-
-    return call

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from isoproj import NearIsometricProjection
-from isoproj.cli.program import main
 
 
 @pytest.fixture(scope="session")
@@ -29,18 +28,6 @@ def folder(tmp_path, points, model, monkeypatch):
     model.save(tmp_path / "model.isoproj")
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.fixture
-def run(capsys):
-    """Run the program inside this process: status, standard output and error."""
-
-    def call(*arguments):
-        status = main([str(a) for a in arguments])
-        out, err = capsys.readouterr()
-        return status, out, err
-
-    return call
 
 
 @pytest.fixture

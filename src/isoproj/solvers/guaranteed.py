@@ -32,10 +32,9 @@ from isoproj.solvers.minimax import minimax
 from isoproj.solvers.relaxation.path import solve_relaxation
 from isoproj.solvers.relaxation.problem import MostKept, Relaxation
 from isoproj.solvers.settings import CapSettings, Settings
+from isoproj.solvers.sides import FIRST_SAMPLE
 
 __all__ = ["guaranteed", "most_kept", "principal_basis"]
-
-_FIRST_SAMPLE = 1000
 
 
 def principal_basis(objective: Array, k: int) -> Array:
@@ -82,7 +81,7 @@ def _principal(problem: Problem, settings: CapSettings) -> Result | None:
     distortion = 1.0 - float(search.weakest(basis, 0.0).retained[0])
     if distortion > cap - settings.accepted * settings.margin and cap < 1.0:
         return None
-    sample = search.sample(_FIRST_SAMPLE, np.random.default_rng(problem.seed))
+    sample = search.sample(FIRST_SAMPLE, np.random.default_rng(problem.seed))
     uniform = np.full(sample.size, 1.0 / sample.size)
     return Result(
         basis=basis,
@@ -261,8 +260,10 @@ class _Capped:
         kept, search = self.kept, self.kept.search
         rng = np.random.default_rng(self.problem.seed)
         if search.is_slow:
-            known = np.union1d(search.recent, self.anchor.codes)
-            pool = Pool.begin(search, principal, known, rng, self.settings.pool)
+            settings = self.settings.pool
+            lowest = search.lowest(principal, settings.most).codes
+            known = np.concatenate([search.recent, self.anchor.codes, lowest])
+            pool = Pool.begin(search, known, rng, settings)
             self._on_pool(pool, rng)
         else:
             self._early(principal)

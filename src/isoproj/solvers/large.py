@@ -44,14 +44,12 @@ class Pool:
     @staticmethod
     def begin(
         search: PairSearch,
-        basis: Array,
         known: Indices,
         rng: np.random.Generator,
         settings: PoolSettings,
     ) -> Pool:
-        """Return a pool of known, random, and weakest pairs under a basis."""
+        """Return a pool of known and random pairs."""
         codes = search.sample(settings.n_random, rng)
-        codes = np.union1d(codes, search.lowest(basis, settings.most).codes)
         return Pool(search, np.union1d(codes, known), settings)
 
     def inside(self) -> PairSearch:

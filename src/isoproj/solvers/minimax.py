@@ -1,11 +1,8 @@
 """The default solver: both sides from the first moment on, then each in turn.
 
-The principal axes and uniform weights give both sides at once. Lower side: the fantope
-relaxation, by descent on a factor (``relaxation.lifted``), then, where few pairs are
-tight or ``tol`` asks for it, by an interior-point method (``relaxation.path``). Upper
-side: local search (``solvers.descent``) from the rounding of the relaxation's matrix,
-and from other bases where that is cheap. Every round tells both sides, and whenever a
-solve is stopped it returns the best of each.
+Every round tells both sides (``solvers.sides``), and whenever a solve is stopped it
+returns the best of each. In few dimensions the search from the principal axes comes
+first, then the bound; elsewhere the rounding of the bound's matrix is the start.
 
 A solve is content when the gap between both sides is ``tol``. Beyond that the lower
 side goes on only while its own gap is more than a tenth of the open one: the relaxation
@@ -13,7 +10,7 @@ is convex, so its own gap goes to zero with work, but it is not always tight, an
 search promises a local optimum only.
 
 Where a search of all pairs takes seconds, both sides are solved on a pool of pairs
-(``solvers.large``).
+(``solvers.pooled``).
 """
 
 from __future__ import annotations

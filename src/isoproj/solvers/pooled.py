@@ -49,13 +49,17 @@ def solve_on_pool(sides: Sides) -> None:
     stored = None if checkpoint is None else checkpoint.load()
     if stored is None:
         bounds.phase = "first projection"
-        sides.first_bounds(bounds.basis if problem.start is None else problem.start)
-        pool = Pool.begin(
-            problem.search, bounds.basis, sides.known(), sides.rng, sides.settings.pool
-        )
-        if problem.start is None:
+        given = None if problem.start is None else orthonormal(problem.start)
+        basis = bounds.basis if given is None else given
+        search, settings = problem.search, sides.settings.pool
+        # One search of all pairs measures the basis and begins the pool.
+        lowest = search.lowest(basis, settings.most)
+        known = np.union1d(lowest.codes, sides.known())
+        pool = Pool.begin(search, known, sides.rng, settings)
+        sides.first_bounds(basis, lowest)
+        if given is None:
             _sampled(sides, pool)
-        state = _Pooled(sides, pool, problem.start)
+        state = _Pooled(sides, pool, given)
     else:
         assert checkpoint is not None
         try:
@@ -89,7 +93,7 @@ def _sampled(sides: Sides, pool: Pool) -> None:
 class _Pooled:
     """A solve on a pool of pairs, between two searches of all pairs."""
 
-    solve: Sides
+    sides: Sides
     pool: Pool
     start: Array | None
     stage: str = "lower"
@@ -107,7 +111,7 @@ class _Pooled:
         if is_last:
             self.stage = "upper" if self.stage == "lower" else "done"
             self.n_rounds = 0
-        bounds, checkpoint = self.solve.bounds, self.solve.problem.checkpoint
+        bounds, checkpoint = self.sides.bounds, self.sides.problem.checkpoint
         # What a limit has cut short is not what a run without it would have found.
         is_whole = not bounds.journal.clock.is_over
         try:
@@ -119,12 +123,12 @@ class _Pooled:
     def parts(self) -> tuple[dict[str, Any], dict[str, Array | Indices]]:
         """Return all that a restarted solve needs, as a dict and named arrays."""
         assert self.relaxation is not None
-        relaxation, bounds = self.relaxation, self.solve.bounds
+        relaxation, bounds = self.relaxation, self.sides.bounds
         state = {
             "stage": self.stage,
             "n_rounds": self.n_rounds,
             "n_iter": relaxation.n_iter,
-            "rng": self.solve.rng.bit_generator.state,
+            "rng": self.sides.rng.bit_generator.state,
             "history": [asdict(step) for step in bounds.journal.history],
         }
         arrays: dict[str, Array | Indices | None] = {
@@ -145,10 +149,10 @@ class _Pooled:
         return state, {n: a for n, a in arrays.items() if a is not None}
 
     @staticmethod
-    def restored(solve: Sides, state: Header, arrays: Tensors) -> _Pooled:
+    def restored(sides: Sides, state: Header, arrays: Tensors) -> _Pooled:
         """Return the state that ``parts`` took apart; bounds and draws too."""
-        bounds = solve.bounds
-        solve.rng.bit_generator.state = state["rng"]
+        bounds = sides.bounds
+        sides.rng.bit_generator.state = state["rng"]
         bounds.journal.history.extend(Step(**step) for step in state["history"])
         bounds.basis, bounds.factor = arrays["basis"], arrays.get("factor")
         bounds.codes, bounds.weights = arrays["codes"], arrays["weights"]
@@ -163,9 +167,9 @@ class _Pooled:
             1.0 - relaxed,
             int(state["n_iter"]),
         )
-        search, settings = solve.problem.search, solve.settings.pool
+        search, settings = sides.problem.search, sides.settings.pool
         return _Pooled(
-            solve,
+            sides,
             Pool(search, arrays["pool"], settings),
             arrays.get("start"),
             str(state["stage"]),
@@ -183,30 +187,30 @@ class _PooledLower:
 
     def solve(self, inside: PairSearch) -> tuple[Array, float]:
         """Solve the relaxation as exactly as the pool deserves."""
-        state, solve = self.state, self.state.solve
-        if solve.problem.tol >= COARSE and inside.n_pairs > solve.k:
+        state, sides = self.state, self.state.sides
+        if sides.problem.tol >= COARSE and inside.n_pairs > sides.k:
             relaxation = self._lifted(inside)
             state.relaxation = relaxation
             return relaxation.factor, relaxation.relaxed
         # While the pool lacks pairs that matter, its own optimum matters little.
-        tol = max(0.3 * solve.problem.tol, 0.2 * state.violation)
+        tol = max(0.3 * sides.problem.tol, 0.2 * state.violation)
         relaxation = solve_relaxation(
             inside,
-            LargestFloor(solve.k, state.relaxation),
+            LargestFloor(sides.k, state.relaxation),
             tol=min(state.pool.settings.loose_gap, tol),
-            callback=lambda *_: solve.bounds.journal.clock.is_over,
-            settings=solve.settings.relaxation,
+            callback=lambda *_: sides.bounds.journal.clock.is_over,
+            settings=sides.settings.relaxation,
         )
         state.relaxation = relaxation
         return relaxation.factor, relaxation.relaxed
 
     def _lifted(self, inside: PairSearch) -> Relaxation:
         """Solve by descent on a factor until that gains nothing more."""
-        state, solve = self.state, self.state.solve
-        basis = solve.bounds.basis
+        state, sides = self.state, self.state.sides
+        basis = sides.bounds.basis
         # A pool is for data that hardly fit the memory: few directions are held at
         # once, however much memory there is, so that the result does not depend on it.
-        lift = solve.settings.lift
+        lift = sides.settings.lift
         few = max(_FEWEST, int(_HELD / basis.shape[0]))
         lift = replace(lift, batch=min(lift.batch, few))
         codes = np.union1d(
@@ -216,32 +220,28 @@ class _PooledLower:
         if state.relaxation is not None:
             codes = np.union1d(codes, state.relaxation.codes)
         descent = Lift.begin(inside, basis, codes, lift)
-        best, idle = state.relaxation, 0
-        value = -math.inf
-        while descent.n_rounds < lift.max_rounds and idle < lift.patience:
-            before = 1.0 if best is None else best.upper
+        best, value = state.relaxation, -math.inf
+        is_over = False
+        while not is_over:
             scale = max(1.0 - max(value, 0.0), 1e-9)
             found = descent.round(scale)[0]
             value = max(value, found.value)
             if best is None or found.upper < best.upper:
                 best = replace(found, value=0.0)
             best = replace(best, factor=found.factor, value=found.value)
-            is_gain = best.lower > (1.0 - before) * (1.0 + lift.stalled)
-            is_hot = descent.n_rounds <= lift.hot_rounds
-            idle = 0 if is_gain or is_hot else idle + 1
-            if solve.bounds.journal.clock.is_over:
-                break
+            descent.saw(best.lower)
+            is_over = descent.is_over or sides.bounds.journal.clock.is_over
         assert best is not None
         return best
 
     def accept(self, distortion: float) -> bool:
         """Keep both sides; the relaxed value is that over all pairs."""
-        state, bounds = self.state, self.state.solve.bounds
+        state, bounds = self.state, self.state.sides.bounds
         assert state.relaxation is not None
         bounds.see_relaxation(replace(state.relaxation, value=1.0 - distortion))
         before = state.violation
         state.violation = distortion / max(state.relaxation.lower, 1e-12) - 1.0
-        tol = state.solve.problem.tol
+        tol = state.sides.problem.tol
         if tol >= COARSE and state.violation > _PAYING * before:
             return True
         return distortion <= bounds.lower * (1.0 + tol)
@@ -256,25 +256,25 @@ class _PooledUpper:
 
     def solve(self, inside: PairSearch) -> tuple[Array, float]:
         """Search from the relaxation's rounding, or go on from the last round."""
-        state, solve = self.state, self.state.solve
+        state, sides = self.state, self.state.sides
         assert state.relaxation is not None
-        descent = solve.settings.descent
-        ladder, basis = descent.ladder, leading(state.relaxation.factor, solve.k)
+        descent = sides.settings.descent
+        ladder, basis = descent.ladder, leading(state.relaxation.factor, sides.k)
         if state.start is not None:
             ladder = descent.ladder.last(descent.cold_stages)
             basis = orthonormal(state.start)
         own = replace(
-            solve.bounds, journal=solve.bounds.journal.silent(), distortion=math.inf
+            sides.bounds, journal=sides.bounds.journal.silent(), distortion=math.inf
         )
-        known = solve.first_set(inside, basis, state.relaxation.codes)
+        known = sides.first_set(inside, basis, state.relaxation.codes)
         anneal(known, basis, ladder, own, settings=descent)
-        solve.polish(known, own)
+        sides.polish(known, own)
         self.own, state.start = own, own.basis
         return own.basis, own.distortion
 
     def accept(self, distortion: float) -> bool:
         """Keep the basis with its loss over all pairs."""
         assert self.own is not None
-        self.state.solve.bounds.see(self.own.basis, distortion)
-        tol = 0.1 * self.state.solve.problem.tol
+        self.state.sides.bounds.see(self.own.basis, distortion)
+        tol = 0.1 * self.state.sides.problem.tol
         return distortion <= self.own.distortion * (1.0 + tol)

@@ -21,7 +21,7 @@ from isoproj.numerics.spectral import (
     top_eigenpairs,
     top_eigenvalue_sum,
 )
-from isoproj.pairs.oracle import PairSearch
+from isoproj.pairs.oracle import PairSearch, Weakest
 from isoproj.solvers.api import Journal, Problem, Result, Status, Weights
 from isoproj.solvers.descent.anneal import Review, anneal, polish
 from isoproj.solvers.descent.grassmann import random_starts
@@ -188,7 +188,7 @@ class Sides:
         given = None if problem.start is None else orthonormal(problem.start)
         start = bounds.basis if given is None else given
         bounds.phase = "first projection"
-        self.first_bounds(start)
+        self.first_bounds(start, problem.search.weakest(start, 0.0))
         is_quick = self.k <= self.settings.descent.blind_k
         if is_quick and given is None:
             self.descend(self.first_set(problem.search, start, self.known()), start)
@@ -213,10 +213,10 @@ class Sides:
         heavy = relaxation.codes[order[: self.settings.descent.batch_size(self.k)]]
         return np.union1d(heavy, self.known())
 
-    def first_bounds(self, basis: Array) -> None:
-        """Measure a basis, and the bound of uniform weights on some pairs."""
+    def first_bounds(self, basis: Array, weakest: Weakest) -> None:
+        """See a basis with its weakest pairs, and the bound of uniform weights."""
         bounds, search = self.bounds, self.problem.search
-        bounds.measure(search, basis)
+        bounds.see(basis, 1.0 - float(weakest.retained[0]))
         moment = moment_of(search.directions(bounds.codes), bounds.weights)
         bounds.lower = max(0.0, 1.0 - top_eigenvalue_sum(moment, self.k))
         bounds.tell(bounds.codes.size)
@@ -243,9 +243,7 @@ class Sides:
         sample = search.sample(lift.batch // 2, self.rng)
         state = Lift.begin(search, basis, np.union1d(weakest, sample), lift)
         best: Relaxation | None = None
-        idle = 0
-        while state.n_rounds < lift.max_rounds and idle < lift.patience:
-            before = bounds.lower
+        while not state.is_over:
             scale = min(bounds.distortion, bounds.relaxed)
             for found in state.round(max(scale, 1e-9)):
                 bounds.see_relaxation(found)
@@ -255,8 +253,7 @@ class Sides:
             bounds.tell(state.codes.size)
             if bounds.is_proved(self.problem.tol):
                 break
-            is_gain = bounds.lower > before * (1.0 + lift.stalled)
-            idle = 0 if is_gain or state.n_rounds <= lift.hot_rounds else idle + 1
+            state.saw(bounds.lower)
         assert best is not None
         self.n_tight = state.perplexity
         return best

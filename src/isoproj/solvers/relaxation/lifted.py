@@ -77,6 +77,8 @@ class Lift:
     weights: Array = field(init=False)
     n_rounds: int = 0
     _smoothing: float = 0.0
+    _lower: float = 0.0
+    _n_idle: int = 0
     _kept: deque[tuple[Indices, Array, Array]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -108,6 +110,20 @@ class Lift:
         """Effective number of pairs that carry weight."""
         weights = self.weights[self.weights > 0.0]
         return float(np.exp(-(weights @ np.log(weights))))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether rounds are used up, or the last ones gained nothing."""
+        settings = self.settings
+        is_idle = self._n_idle >= settings.patience
+        return is_idle or self.n_rounds >= settings.max_rounds
+
+    def saw(self, lower: float) -> None:
+        """Compare the best bound with that of the last round; hot rounds are free."""
+        is_gain = lower > self._lower * (1.0 + self.settings.stalled)
+        is_hot = self.n_rounds <= self.settings.hot_rounds
+        self._n_idle = 0 if is_gain or is_hot else self._n_idle + 1
+        self._lower = lower
 
     def round(self, scale: float) -> list[Relaxation]:
         """Minimise once, take in overlooked pairs; return bounds, the best one first.
