@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.threads import n_threads, threaded_map
@@ -36,6 +37,8 @@ _MANY_CLOSE = 4
 _FAR = 4.0
 # Weights below exp(-30) of the largest are rounded up: smaller numbers are slow.
 _SMALLEST = -30.0
+# A stripe lists its pairs where fewer than one in so many carry weight.
+_SPARSE = 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,6 +67,32 @@ class _Stripe:
     rows: slice
     inverse: Real
     absent: Indices
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Entries:
+    """Pairs that carry weight: their points, exponents, and inverse distances."""
+
+    rows: Indices
+    columns: Indices
+    exponents: Real
+    inverse: Real
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """What the pairs of a stripe add to the sums.
+
+    Exponents are minus the share that a pair keeps, over the temperature; ``top`` is
+    the largest. ``products`` are those of the weights, relative to ``top``, with the
+    points on either side; where few pairs matter, these are listed instead.
+    """
+
+    stripe: slice
+    top: float
+    mass: float = 0.0
+    products: tuple[Real, Real] | None = None
+    entries: _Entries | None = None
 
 
 class SmoothedWorst:
@@ -110,32 +139,24 @@ class SmoothedWorst:
         ones = np.ones((len(images), 1), self.dtype)
         extended = np.hstack([images, ones])
 
-        def visit(stripe: _Stripe) -> tuple[float, float, Real, Real]:
+        def visit(stripe: _Stripe) -> _Part:
             return self._visited(stripe, distances, extended, temperature)
 
         threads = 1 if len(images) <= _FEW_POINTS else n_threads()
         parts = list(threaded_map(visit, self._stripes, threads))
-        worst = 1.0 - min(part[0] for part in parts)
+        top = max(part.top for part in parts)
         if self._close is not None:
             kept = self._close.images(factor)
-            shares = np.einsum("ij,ij->i", kept, kept)
-            worst = max(worst, 1.0 - float(shares.min()))
-        total, laplacian = 0.0, np.zeros(images.shape)
-        for stripe, (low, mass, left, right) in zip(self._stripes, parts, strict=True):
-            scale = math.exp((1.0 - worst - low) / temperature)
-            total += scale * mass
-            start, stop = stripe.rows.start, stripe.rows.stop
-            laplacian[start:stop] += scale * (
-                left[:, -1:] * images[start:stop] - left[:, :-1]
-            )
-            ahead = right[:, -1:] * images[start:] - right[:, :-1]
-            laplacian[start:] += scale * ahead
-        pulled = np.asarray(self._points.T @ laplacian.astype(self.dtype), np.float64)
+            exponents = np.einsum("ij,ij->i", kept, kept) * (-1.0 / temperature)
+            top = max(top, float(exponents.max()))
+        total, sums = _summed(parts, extended, top)
+        laplacian = sums[:, -1:] * images - sums[:, :-1]
+        pulled = np.asarray(self._points.T @ laplacian, np.float64)
         if self._close is not None:
-            weights = np.exp((1.0 - worst - shares) / temperature)
+            weights = np.exp(exponents - top)
             total += float(weights.sum())
             pulled += self._close.pull(kept * weights[:, None])
-        return Softened(worst, total, pulled)
+        return Softened(1.0 + temperature * top, total, pulled)
 
     def _visited(
         self,
@@ -143,26 +164,37 @@ class SmoothedWorst:
         distances: SquaredDistances,
         extended: Real,
         temperature: float,
-    ) -> tuple[float, float, Real, Real]:
-        """Return a stripe's least share, its weight, and both products with it."""
-        shares = self._workspace.arrays(1, stripe.inverse.shape, self.dtype)[0]
+    ) -> _Part:
+        """Return what the pairs of a stripe add."""
+        weights = self._workspace.arrays(1, stripe.inverse.shape, self.dtype)[0]
         columns = slice(stripe.rows.start, len(extended))
-        distances.block(distances.left(stripe.rows), columns, shares)
-        shares *= stripe.inverse
-        shares.ravel()[stripe.absent] = _FAR
-        low = float(shares.min())
-        shares -= self.dtype.type(low)
-        shares *= self.dtype.type(-1.0 / temperature)
-        np.maximum(shares, self.dtype.type(_SMALLEST), out=shares)
-        weights = np.exp(shares, out=shares)
-        mass = float(weights.sum(dtype=np.float64))
+        left = distances.left(stripe.rows) * self.dtype.type(-1.0 / temperature)
+        distances.block(left, columns, weights)
         weights *= stripe.inverse
-        return (
-            low,
-            mass,
-            weights @ extended[columns],
-            weights.T @ extended[stripe.rows],
-        )
+        flat = weights.ravel()
+        flat[stripe.absent] = -_FAR / temperature
+        top = weights.max()
+        matters = flat > top + self.dtype.type(_SMALLEST)
+        if np.count_nonzero(matters) * _SPARSE < flat.size:
+            at = np.flatnonzero(matters)
+            row, column = np.divmod(at, weights.shape[1])
+            return _Part(
+                stripe.rows,
+                float(top),
+                entries=_Entries(
+                    row + columns.start,
+                    column + columns.start,
+                    flat[at],
+                    stripe.inverse.ravel()[at],
+                ),
+            )
+        weights -= top
+        np.maximum(weights, self.dtype.type(_SMALLEST), out=weights)
+        np.exp(weights, out=weights)
+        mass = float(weights.sum())
+        weights *= stripe.inverse
+        products = weights @ extended[columns], weights.T @ extended[stripe.rows]
+        return _Part(stripe.rows, float(top), mass, products)
 
     def _prepared(self, dtype: np.dtype[Any]) -> tuple[list[_Stripe], Indices]:
         """Return all stripes in one precision, and the close pairs."""
@@ -184,6 +216,37 @@ class SmoothedWorst:
             stripes.append(_Stripe(rows, inverse, np.flatnonzero(absent)))
             close.append(near)
         return stripes, np.concatenate(close)
+
+
+def _summed(parts: list[_Part], extended: Real, top: float) -> tuple[float, Real]:
+    """Return the sum of all weights, and of weighted other ends for every point."""
+    total, sums = 0.0, np.zeros_like(extended)
+    for part in parts:
+        if part.products is None:
+            continue
+        scale = math.exp(part.top - top)
+        total += scale * part.mass
+        for start, stop, product in zip(
+            (part.stripe.start, part.stripe.start),
+            (part.stripe.stop, len(extended)),
+            part.products,
+            strict=True,
+        ):
+            product *= product.dtype.type(scale)
+            sums[start:stop] += product
+    listed = [part.entries for part in parts if part.entries is not None]
+    if listed:
+        exponents = np.concatenate([each.exponents for each in listed]) - top
+        weights = np.exp(np.maximum(exponents, _SMALLEST)).astype(extended.dtype)
+        total += float(weights.sum(dtype=np.float64))
+        weights *= np.concatenate([each.inverse for each in listed])
+        rows = np.concatenate([each.rows for each in listed])
+        columns = np.concatenate([each.columns for each in listed])
+        count = len(extended)
+        table = scipy.sparse.csr_array((weights, (rows, columns)), (count, count))
+        sums += table @ extended
+        sums += table.T @ extended
+    return total, sums
 
 
 def _allowed(pairs: PairSet, n_points: int, chosen: Indices | None) -> Any:  # noqa: ANN401

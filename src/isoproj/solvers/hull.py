@@ -18,11 +18,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.optimize import linprog
+from scipy.spatial import ConvexHull, QhullError, cKDTree
 
 from isoproj.numerics.spectral import Array, Indices, orthonormal, top_eigenpairs
 from isoproj.numerics.threads import single_blas_thread
 from isoproj.pairs.oracle import PairSearch
-from isoproj.proof.hull import MOST_DIMENSIONS, Facets, hull_facets, most_pairs
+from isoproj.proof.hull import MOST_DIMENSIONS, Facets, most_pairs
 from isoproj.solvers.api import (
     Clock,
     Problem,
@@ -57,13 +58,15 @@ class HullSettings:
         Facets whose normals are asked for further pairs at once.
     radius, shake : float
         First trust region, and size of a random rotation, in radians.
-    hopeless : float
-        A start whose bound is below this share of the known bound ends the search.
+    hopeless, costly, costly_hopeless : float, int, float
+        The search ends if no start's bound reaches this share of the known bound; from
+        ``costly`` dimensions of the subspace on, where hulls leave no time for local
+        search, it must reach the second share.
     n_seen : int
         Pairs that the oracle adds for each subspace if not all pairs are held.
     """
 
-    work: float = 3e9
+    work: float = 1.5e9
     most_entries: int = 5_000_000
     n_random: int = 24
     n_tried: int = 6
@@ -75,7 +78,13 @@ class HullSettings:
     radius: float = 0.1
     shake: float = 0.15
     hopeless: float = 0.6
+    costly: int = 5
+    costly_hopeless: float = 0.9
     n_seen: int = 400
+
+    def hopeless_share(self, dimension: int) -> float:
+        """Return the share of the known bound that a start must reach."""
+        return self.hopeless if dimension < self.costly else self.costly_hopeless
 
 
 # What a step of the search is called.
@@ -83,11 +92,21 @@ PHASE = "hull bound"
 _USUAL = HullSettings()
 # Multiplications that take as long as a facet of a hull, times squared dimension, as
 # the call of a hull, and as a linear program.
-_FACET = 250.0
+_FACET = 350.0
 _CALL = 1e6
 _PROGRAM = 5e6
+# Dimensions from which on a hull grows instead of being made anew, and the share of a
+# facet's work that each later batch then costs again.
+_GROWING = 5
+_KEPT = 0.25
+# Multiplications that take as long as a question to a tree.
+_QUERY = 2e4
+# A tree finds extreme directions up to this many dimensions, for so many times more
+# normals at once.
+_TREE_DIMENSIONS = 4
+_TREE_NORMALS = 8
 # Times the usual work that an optimum itself may take.
-_EXACT = 4.0
+_EXACT = 1.0
 # Random directions that a glance at a subspace takes.
 _RAYS = 200
 # Products that stay in the cache.
@@ -236,6 +255,107 @@ class _Pool:
         return bool(codes.size)
 
 
+class _GrowingHull:
+    """The hull of pairs and their negatives in a subspace, batch after batch.
+
+    In many dimensions Qhull goes on from the hull it has, which saves most of its time.
+    """
+
+    def __init__(self, rows: Indices, projected: Array) -> None:
+        self.rows = rows
+        self._projected = projected
+        self._n_facets, self._n_before = 0, 0
+        self._numbers, self._hull = self._anew()
+
+    def _anew(self) -> tuple[Indices, ConvexHull | None]:
+        """Return the numbers of Qhull's points, and the hull; None if it is flat."""
+        numbers = _both_signs(np.arange(self.rows.size))
+        points = np.vstack([self._projected, -self._projected])
+        if points.shape[0] < 2 * points.shape[1]:
+            return numbers, None
+        try:
+            hull = ConvexHull(points, incremental=points.shape[1] >= _GROWING)
+        except QhullError:
+            return numbers, None
+        return numbers, hull
+
+    def join(self, rows: Indices, projected: Array) -> None:
+        """Add pairs of the pool, given by row and projection."""
+        assert self._hull is not None
+        numbers = _both_signs(self.rows.size + np.arange(rows.size))
+        self.rows = np.append(self.rows, rows)
+        self._projected = np.vstack([self._projected, projected])
+        if projected.shape[1] < _GROWING:
+            self._numbers, self._hull = self._anew()
+            return
+        self._numbers = np.append(self._numbers, numbers)
+        try:
+            self._hull.add_points(np.vstack([projected, -projected]))
+        except QhullError:
+            self._numbers, self._hull = self._anew()
+
+    def facets(self) -> Facets | None:
+        """Return the facets; None if the hull is flat."""
+        if self._hull is None:
+            return None
+        numbers = self._numbers[self._hull.simplices]
+        self._n_before, self._n_facets = self._n_facets, len(numbers)
+        corners = np.where(numbers >= 0, numbers, self.rows.size - 1 - numbers)
+        equations = self._hull.equations
+        return Facets(corners, equations[:, :-1], -equations[:, -1])
+
+    def work(self) -> float:
+        """Return multiplications that take as long as the last batch."""
+        assert self._hull is not None
+        new = float(self._n_facets)
+        if self._hull.ndim >= _GROWING:
+            new = max(0, new - self._n_before) + _KEPT * new
+        return _FACET * new * self._hull.ndim**2 + _CALL
+
+
+class _Scan:
+    """Looks at every point for the farthest along a normal."""
+
+    def __call__(self, points: Array, normals: Array) -> tuple[Indices, Array]:
+        """Return for each normal the point with the largest product, and the product.
+
+        Points stand for their negatives too.
+        """
+        count = normals.shape[0]
+        rows = np.arange(count)
+        tops, heights = np.zeros(count, dtype=np.intp), np.full(count, -math.inf)
+        step = max(1, _CACHED // count)
+        for start in range(0, points.shape[0], step):
+            reached = normals @ points[start : start + step].T
+            np.abs(reached, out=reached)
+            top = reached.argmax(axis=1)
+            is_higher = reached[rows, top] > heights
+            heights[is_higher] = reached[rows, top][is_higher]
+            tops[is_higher] = start + top[is_higher]
+        return tops, heights
+
+    def work(self, points: Array, n_normals: int) -> float:
+        """Return the number of multiplications."""
+        return float(points.size * n_normals)
+
+
+class _Tree:
+    """Unit vectors, ready to be asked for the nearest to a line."""
+
+    def __init__(self, directions: Array) -> None:
+        self._directions, self._tree = directions, cKDTree(directions)
+
+    def __call__(self, _: Array, normals: Array) -> tuple[Indices, Array]:
+        """Return for each normal the direction of largest product, and the product."""
+        ahead, behind = (self._tree.query(each) for each in (normals, -normals))
+        tops = np.where(ahead[0] <= behind[0], ahead[1], behind[1])
+        return tops, np.abs(np.einsum("nd,nd->n", self._directions[tops], normals))
+
+    def work(self, _: Array, n_normals: int) -> float:
+        """Return multiplications that take as long."""
+        return _QUERY * n_normals
+
+
 @dataclass(slots=True, eq=False)
 class _Hunt:
     """A search for the best subspace within a limit of work."""
@@ -244,7 +364,13 @@ class _Hunt:
     settings: HullSettings
     clock: Clock
     rng: np.random.Generator
-    done: float = field(default=0.0)
+    done: float = 0.0
+    seen: tuple[Array, Array] | None = None  # a subspace, and lengths in it
+    farthest: _Scan | _Tree = field(init=False)
+    n_low: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.farthest, self.n_low = _Scan(), self.settings.n_low
 
     @property
     def is_over(self) -> bool:
@@ -256,23 +382,20 @@ class _Hunt:
         if basis.shape[1] + 1 == basis.shape[0]:
             # The whole space gives the optimum itself, which is worth more work.
             self.settings = replace(self.settings, work=_EXACT * self.settings.work)
+            if self.pool.is_whole and basis.shape[0] <= _TREE_DIMENSIONS:
+                self.farthest = _Tree(self.pool.directions)
+                self.n_low *= _TREE_NORMALS
             return self.completed(np.eye(basis.shape[0]))
         if self.is_hopeless(basis, dual, lower):
             return None
-        starts: list[Found] = []
-        floor = 0.0
-        for axes in self.starts(basis, dual):
-            if self.is_over:
-                break
-            self.pool.see(axes)
-            starts.append(self.hull(axes, floor=floor))
-            floor = max(floor, 0.9 * starts[-1].inradius)
-        starts.sort(key=lambda found: -found.bound)
-        if not starts or starts[0].bound < self.settings.hopeless * lower:
+        share = self.settings.hopeless_share(basis.shape[1] + 1)
+        starts = self.ranked_starts(basis, dual, math.sqrt(share * max(lower, 0.0)))
+        if not starts or starts[0].bound < share * lower:
             return None
         best = starts[0]
         for start in starts[: self.settings.n_local]:
-            best = max(best, self.ascend(start), key=lambda found: found.bound)
+            whole = self.hull(start.axes, start.chosen, start.inradius)
+            best = max(best, self.ascend(whole), key=lambda found: found.bound)
         n_vain = 0
         for _ in range(self.settings.n_shaken):
             if self.is_over or n_vain == 3 or best.bound < 0.9 * lower:
@@ -285,6 +408,25 @@ class _Hunt:
             best = max(best, found, key=lambda found: found.bound)
         return best if self.pool.is_whole else self.completed(best.axes, best.chosen)
 
+    def ranked_starts(self, basis: Array, dual: Weights, floor: float) -> list[Found]:
+        """Return the starts, best hull of some pairs first."""
+        count = self.pool.codes.size
+        is_costly = basis.shape[1] + 1 >= self.settings.costly
+        some = self.some_rows(np.random.default_rng(0))
+        found: list[Found] = []
+        for axes in self.starts(basis, dual):
+            if self.is_over:
+                break
+            self.pool.see(axes)
+            rows = np.append(some, np.arange(count, self.pool.codes.size))
+            found.append(self.hull(axes, floor=floor, rows=None if is_costly else rows))
+            floor = max(floor, 0.9 * found[-1].inradius)
+        return sorted(found, key=lambda each: -each.bound)
+
+    def some_rows(self, rng: np.random.Generator) -> Indices:
+        """Return a sample of the pool's rows."""
+        return rng.permutation(self.pool.codes.size)[: self.settings.n_glanced]
+
     def is_hopeless(self, basis: Array, dual: Weights, lower: float) -> bool:
         """Return whether the first starts are far from beating a known bound.
 
@@ -293,14 +435,14 @@ class _Hunt:
         """
         # A generator of its own: whether a glance was taken must not change the search.
         rng, settings = np.random.default_rng(0), self.settings
-        rows = rng.permutation(self.pool.codes.size)[: settings.n_glanced]
+        rows = self.some_rows(rng)
         some, reach = self.pool.directions[rows], 0.0
         starts = replace(self, rng=rng).starts(basis, dual)
         for axes in itertools.islice(starts, settings.n_tried):
             d = axes.shape[1]
             rays = rng.standard_normal((_RAYS, d))
             rays /= np.linalg.norm(rays, axis=1)[:, None]
-            heights = _outermost(some @ axes, rays)[1]
+            heights = self.farthest(some @ axes, rays)[1]
             self.done += some.size * d + rows.size * rays.size
             reach = max(reach, float(heights.min()) ** 2)
         return reach < self.settings.glance * lower
@@ -328,38 +470,41 @@ class _Hunt:
         chosen: Indices | None = None,
         floor: float = 0.0,
         *,
+        rows: Indices | None = None,
         is_final: bool = False,
     ) -> Found:
         """Return the hull of the pool in a subspace, as far as near facets go.
 
         Pairs join until none is outside one of the nearest facets, or, if it is final,
         outside the nearest one. The search ends as soon as the inradius is known to be
-        below ``floor``.
+        below ``floor``. With ``rows``, only these pairs are looked at.
         """
         d = axes.shape[1]
-        projected = self.pool.directions @ axes
-        self.done += self.pool.directions.size * d
         # A pair inside a ball is no corner of a hull that holds the ball.
-        squares = np.einsum("md,md->m", projected, projected)
-        far = np.flatnonzero(squares >= floor * floor * (1.0 - 1e-9))
-        outer = projected[far]
+        far = self.reaching(axes, floor) if rows is None else rows
+        outer = self.pool.directions[far] @ axes
+        self.done += far.size * axes.size
+        squares = np.einsum("md,md->m", outer, outer)
         if chosen is None:
+            if not far.size:
+                return Found(axes, far, None)
             rays = np.column_stack([np.eye(d), self.rng.standard_normal((d, 8 * d))])
-            chosen = np.unique(np.abs(projected @ rays).argmax(axis=0))
+            chosen = far[np.unique(np.abs(outer @ rays).argmax(axis=0))]
+        grown = _GrowingHull(chosen, self.pool.directions[chosen] @ axes)
+        inside = floor * floor
         while True:
-            facets = hull_facets(projected[chosen])
-            found = Found(axes, chosen, facets)
+            is_far = squares >= inside * (1.0 - 1e-9)
+            if not is_far.all():
+                far, outer, squares = far[is_far], outer[is_far], squares[is_far]
+            facets = grown.facets()
+            found = Found(axes, grown.rows, facets)
             if facets is None or not far.size:
                 break
-            low = _nearest(facets, self.settings.n_low * (8 if is_final else 1))
+            low = _nearest(facets, self.n_low * (8 if is_final else 1))
             # The ball up to the nearest facet holds nothing outside any facet.
-            inside = float(facets.offsets[low[0]]) ** 2
-            is_far = squares[far] >= inside * (1.0 - 1e-9)
-            if not is_far.all():
-                far, outer = far[is_far], outer[is_far]
-            self.done += _FACET * facets.offsets.size * d**2 + _CALL
-            self.done += outer.size * low.size
-            top, heights = _outermost(outer, facets.normals[low])
+            inside = max(inside, float(facets.offsets[low[0]]) ** 2)
+            self.done += grown.work() + self.farthest.work(outer, low.size)
+            top, heights = self.farthest(outer, facets.normals[low])
             if heights.min() < floor or self.is_over:
                 break
             is_new = heights > facets.offsets[low] + _OUTSIDE
@@ -369,10 +514,30 @@ class _Hunt:
             # Near facets decide; the others only show which pairs come next.
             if not is_new[: low.size // 4 + 1].any():
                 break
-            chosen = np.union1d(chosen, far[top[is_new]])
-            if chosen.size > 2 * most_pairs(d - 1):
+            fresh = np.setdiff1d(far[top[is_new]], grown.rows)
+            if not fresh.size or grown.rows.size + fresh.size > most_pairs(d - 1):
                 break
+            grown.join(fresh, self.pool.directions[fresh] @ axes)
         return found
+
+    def reaching(self, axes: Array, floor: float) -> Indices:
+        """Return the pairs whose projections may be as long as ``floor``.
+
+        A projection is at most as much longer than in another subspace as the sine of
+        the largest angle between both.
+        """
+        directions = self.pool.directions
+        if self.seen is not None and self.seen[1].size == len(directions):
+            known, lengths = self.seen
+            sine = float(np.linalg.norm(axes - known @ (known.T @ axes), 2))
+            may = np.flatnonzero(lengths >= floor - sine)
+            if 2 * may.size < len(directions):
+                return may
+        projected = directions @ axes
+        self.done += directions.size * axes.shape[1]
+        lengths = np.sqrt(np.einsum("md,md->m", projected, projected))
+        self.seen = axes, lengths
+        return np.flatnonzero(lengths >= floor * (1.0 - 1e-9))
 
     def completed(self, axes: Array, chosen: Indices | None = None) -> Found:
         """Return the hull of all pairs in a subspace, as far as the nearest facet."""
@@ -457,20 +622,9 @@ def _nearest(facets: Facets, count: int) -> Indices:
     return half[np.argsort(facets.offsets[half], kind="stable")[:count]]
 
 
-def _outermost(points: Array, normals: Array) -> tuple[Indices, Array]:
-    """Return for each normal the point with the largest product, and the product."""
-    count = normals.shape[0]
-    rows = np.arange(count)
-    tops, heights = np.zeros(count, dtype=np.intp), np.full(count, -math.inf)
-    step = max(1, _CACHED // count)
-    for start in range(0, points.shape[0], step):
-        reached = normals @ points[start : start + step].T
-        np.abs(reached, out=reached)
-        top = reached.argmax(axis=1)
-        is_higher = reached[rows, top] > heights
-        heights[is_higher] = reached[rows, top][is_higher]
-        tops[is_higher] = start + top[is_higher]
-    return tops, heights
+def _both_signs(numbers: Indices) -> Indices:
+    """Return the numbers, and one below minus each for the negatives."""
+    return np.append(numbers, -1 - numbers)
 
 
 def _corners(found: Found) -> Indices:

@@ -49,6 +49,16 @@ class Ladder:
     careful_below: float = 0.0
     is_loose: bool = False
 
+    def times(self, scale: float) -> Ladder:
+        """Return the ladder with all temperatures multiplied."""
+        temperatures = tuple(scale * each for each in self.temperatures)
+        careful = scale * self.careful_below
+        return replace(self, temperatures=temperatures, careful_below=careful)
+
+    def first(self, count: int) -> Ladder:
+        """Return the ladder without so many of its coldest stages."""
+        return replace(self, temperatures=self.temperatures[:-count])
+
     def last(self, count: int) -> Ladder:
         """Return the ladder's coldest stages alone."""
         return replace(self, temperatures=self.temperatures[-count:])
@@ -107,6 +117,9 @@ class DescentSettings:
     n_restarts, restart_pairs, restart_k : int
         Random starts, where pairs and dimensions are at most this many: local optima
         differ most there, and a search is cheap.
+    n_shaken, shaken_pairs, shake : int, int, float
+        In more dimensions the best basis is shaken so often, by this angle in radians,
+        as long as that looks at so many pairs in all.
     restart_gain : float
         A start that lowers the worst loss by less than this share gains nothing.
     cheap_pairs, cheap_patience : int
@@ -135,7 +148,7 @@ class DescentSettings:
             careful_below=0.01,
         )
     )
-    cold_stages: int = 3
+    cold_stages: int = 1
     near: float = 0.005
     excess: float = 1e-5
     gain: float = 2e-5
@@ -166,9 +179,12 @@ class DescentSettings:
     cheap_patience: int = 6
     restart_pairs: int = 200_000
     restart_k: int = 7
+    n_shaken: int = 4
+    shaken_pairs: int = 2_000_000
+    shake: float = 0.2
     warm_batches: int = 3
-    blind_k: int = 15
-    coldest: float = 0.001
+    blind_k: int = 1500
+    coldest: float = 0.0001
     coldest_sampled: float = 0.008
 
     def coldest_of(self, search: PairSearch) -> float:
@@ -186,6 +202,25 @@ class DescentSettings:
             gain=self.coarse_gain,
             programmes=1,
         )
+
+    def at(self, loss: float) -> DescentSettings:
+        """Return figures for a worst loss: temperatures are shares of it."""
+        scale = min(1.0, loss)
+        return replace(
+            self,
+            ladder=self.ladder.times(scale),
+            hot=scale * self.hot,
+            near=scale * self.near,
+            margin=scale * self.margin,
+            gain=scale * self.gain,
+            excess=scale * self.excess,
+        )
+
+    def restarts(self, n_pairs: int, k: int) -> int:
+        """Return how many further starts are cheap."""
+        if k <= self.restart_k:
+            return self.n_restarts if n_pairs <= self.restart_pairs else 0
+        return min(self.n_shaken, self.shaken_pairs // n_pairs)
 
     def restart_patience(self, n_pairs: int) -> int:
         """Return how many starts in a row may gain nothing."""
@@ -226,8 +261,9 @@ class RelaxationSettings:
     far, near : float
         Slack, in typical slacks, beyond which a row may be dropped, and below which a
         pair becomes a row.
-    fewest_rows : int
-        Rows that may enter at once however small the subspace.
+    fewest_rows, tight_share : int, float
+        Rows that may enter at once however small the subspace, and as a share of the
+        tight pairs that are expected.
     spare_pairs : int
         Pairs looked at for rows that are new.
     parallel : float
@@ -256,6 +292,7 @@ class RelaxationSettings:
     far: float = 50.0
     near: float = 2.0
     fewest_rows: int = 40
+    tight_share: float = 0.25
     spare_pairs: int = 4_000
     parallel: float = 1e-10
     rows_per_dimension: float = 4.0
@@ -264,6 +301,11 @@ class RelaxationSettings:
     low_barrier: float = 3e-6
     raised: float = 4.0
     least_spare: float = 0.05
+
+    def expecting(self, n_tight: float) -> RelaxationSettings:
+        """Return figures for a number of tight pairs."""
+        fewest = max(self.fewest_rows, int(self.tight_share * n_tight))
+        return replace(self, fewest_rows=fewest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ of the relaxation's matrix, and from other bases where that is cheap.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -41,8 +42,11 @@ FIRST_SAMPLE = 1000
 _TENTH = 0.1
 # From this tolerance on a solve saves work; below, it closes the relaxation's own gap.
 COARSE = 5e-3
-# Rows that the interior point starts with, in multiples of k.
+# Rows that the interior point starts with: fewest in multiples of k, and most.
 _HEAVY = 8
+_MOST_HEAVY = 1500
+# Rounds of polishing without gain that may overlook pairs.
+_BLIND_ROUNDS = 2
 # A gap that can make a basis optimal where the relaxation's optimum is a projection.
 _FINE = 1e-3
 
@@ -62,6 +66,7 @@ class Bounds:
     factor: Array | None = None
     enough: float = 0.0
     phase: str = ""
+    n_idle: int = 0  # rounds of polishing, one after another, that gained little
 
     @property
     def gap(self) -> float:
@@ -122,11 +127,13 @@ class Bounds:
     def review(
         self, basis: Array, excess: float, distortion: float, merit: Merit
     ) -> Review:
-        """End polishing when a round gains little and overlooked no pair."""
+        """End polishing when a round gains little, or two that overlooked pairs."""
         before = self.distortion
         self.see(basis, distortion)
-        is_blind = excess > self.settings.excess
-        is_settled = not is_blind and distortion > before - self.settings.gain
+        settings = self.settings.at(before)
+        is_blind = excess > settings.excess
+        self.n_idle = 0 if distortion <= before - settings.gain else self.n_idle + 1
+        is_settled = self.n_idle >= (_BLIND_ROUNDS if is_blind else 1)
         start = basis if is_blind else self.basis
         return Review(is_settled, start, merit, is_blind)
 
@@ -189,22 +196,23 @@ class Sides:
         start = bounds.basis if given is None else given
         bounds.phase = "first projection"
         self.first_bounds(start, problem.search.weakest(start, 0.0))
-        is_quick = self.k <= self.settings.descent.blind_k
-        if is_quick and given is None:
-            self.descend(self.first_set(problem.search, start, self.known()), start)
+        self.descend(
+            self.first_set(problem.search, start, self.known()),
+            start,
+            is_given=given is not None,
+        )
         relaxation = self.lifted(bounds.basis)
+        if not bounds.is_proved(tol):
+            relaxation = self.closed(relaxation)
         known = self.first_set(problem.search, bounds.basis, self.seeds(relaxation))
         bounds.phase = "search"
-        if given is not None:
-            self.descend(known, given, is_given=True)
         if not bounds.is_content:
             self.descend(known, leading(relaxation.factor, self.k))
         if not bounds.is_content:
-            self.restarted(known, has_principal=is_quick and given is None)
-        if not bounds.is_proved(tol):
-            self.closed(relaxation, known)
+            self.restarted(known)
         if not bounds.is_content:
             bounds.phase = "polishing"
+            self.descend(known, bounds.basis, is_given=True)
             self.polish(known, bounds)
 
     def seeds(self, relaxation: Relaxation) -> Indices:
@@ -225,12 +233,11 @@ class Sides:
         self, known: WorkingSet, start: Array, *, is_given: bool = False
     ) -> None:
         """Search for a basis from a start."""
-        descent = self.settings.descent
+        descent = self.settings.descent.at(self.bounds.distortion)
         ladder = descent.ladder
-        if is_given:
-            # A given basis is near an optimum already: heat would only lose it.
-            ladder = ladder.last(descent.cold_stages)
-        anneal(known, start, ladder, self.bounds, settings=descent)
+        # A given basis is near an optimum already: heat would only lose it.
+        part = ladder.last if is_given else ladder.first
+        anneal(known, start, part(descent.cold_stages), self.bounds, settings=descent)
 
     def lifted(self, basis: Array) -> Relaxation:
         """Bound by descent on a factor until that is content or gains nothing more."""
@@ -258,53 +265,55 @@ class Sides:
         self.n_tight = state.perplexity
         return best
 
-    def closed(self, warm: Relaxation, known: WorkingSet) -> None:
+    def closed(self, warm: Relaxation) -> Relaxation:
         """Close the relaxation's own gap where that is affordable or asked for."""
         bounds, problem = self.bounds, self.problem
         lift = self.settings.lift
         is_few = self.n_tight <= lift.few_tight
         is_wide = bounds.solver_gap > lift.wide_gap
         if problem.tol >= COARSE and not (is_few or is_wide):
-            return
+            return warm
         bounds.phase = "closing the bound"
-        before = bounds.relaxed
         # Descent spreads weights over many pairs; the heaviest are the rows to start
         # from.
-        heavy = np.argsort(-bounds.weights, kind="stable")[: _HEAVY * self.k]
-        weights = bounds.weights[heavy] / bounds.weights[heavy].sum()
-        start = replace(warm, codes=bounds.codes[heavy], weights=weights)
-        relaxation = self.lower(start)
-        if bounds.relaxed < before and not bounds.is_content:
-            bounds.phase = "search from the relaxation"
-            self.descend(known, leading(relaxation.factor, self.k))
+        count = max(_HEAVY * self.k, min(_MOST_HEAVY, int(self.n_tight)))
+        heavy = np.argsort(-warm.weights, kind="stable")[:count]
+        weights = warm.weights[heavy] / warm.weights[heavy].sum()
+        return self.lower(replace(warm, codes=warm.codes[heavy], weights=weights))
 
-    def restarted(self, known: WorkingSet, *, has_principal: bool) -> None:
-        """Search from the principal axes and from random bases where that is cheap."""
-        descent, count = self.settings.descent, self.problem.n_restarts
-        if count is None:
-            is_cheap = known.search.n_pairs <= descent.restart_pairs
-            count = (
-                descent.n_restarts if is_cheap and self.k <= descent.restart_k else 0
-            )
-        if not count:
-            return
+    def restarted(self, known: WorkingSet) -> None:
+        """Search from further starts where that is cheap."""
+        descent, asked = self.settings.descent, self.problem.n_restarts
+        n_pairs = known.search.n_pairs
+        count = descent.restarts(n_pairs, self.k) if asked is None else asked
         self.bounds.phase = "restarts"
-        shape = self.bounds.basis.shape
-        starts = [] if has_principal else [np.eye(*shape)]
-        starts += random_starts(
-            known.secants, Worst(), shape, count, self.rng, descent.n_drawn
-        )
         idle = 0
-        for start in starts:
+        for start in self._starts(known, count):
             before = self.bounds.distortion
             self.descend(known, start)
             is_gain = self.bounds.distortion < before * (1.0 - descent.restart_gain)
             idle = 0 if is_gain else idle + 1
             # A number that was asked for is tried in full.
-            patience = descent.restart_patience(known.search.n_pairs)
-            is_idle = self.problem.n_restarts is None and idle > patience
+            is_idle = asked is None and idle > descent.restart_patience(n_pairs)
             if self.bounds.is_content or is_idle:
                 return
+
+    def _starts(self, known: WorkingSet, count: int) -> Iterator[Array]:
+        """Yield random bases in few dimensions, else the best one, shaken.
+
+        In few dimensions local optima differ much. In many they are alike, and a better
+        one is near.
+        """
+        descent, shape = self.settings.descent, self.bounds.basis.shape
+        if self.k <= descent.restart_k:
+            yield from random_starts(
+                known.secants, Worst(), shape, count, self.rng, descent.n_drawn
+            )
+            return
+        size = descent.shake / math.sqrt(shape[0])
+        for _ in range(count):
+            noise = self.rng.standard_normal(shape)
+            yield orthonormal(self.bounds.basis + size * noise)
 
     def known(self) -> Indices:
         """Return the codes of pairs that mattered in an earlier solve."""
@@ -320,7 +329,7 @@ class Sides:
             LargestFloor(self.k, warm),
             tol=self._wanted_gap(),
             callback=self._told,
-            settings=self.settings.relaxation,
+            settings=self.settings.relaxation.expecting(min(self.n_tight, _MOST_HEAVY)),
         )
         bounds.see_relaxation(relaxation)
         bounds.measure(search, leading(relaxation.factor, self.k))
@@ -334,7 +343,7 @@ class Sides:
             return tol * self.settings.relaxation.closer
         if tol < COARSE:
             return tol
-        return max(_TENTH * tol, 0.5 * _TENTH * self.bounds.gap)
+        return _TENTH * max(tol, self.bounds.gap)
 
     def _told(self, iteration: int, best: Relaxation) -> bool:
         """Tell a step of the interior point; return whether to stop it."""
@@ -354,7 +363,8 @@ class Sides:
 
     def polish(self, known: WorkingSet, bounds: Bounds) -> None:
         """Polish the best basis."""
-        descent = self.settings.descent
+        bounds.n_idle = 0
+        descent = self.settings.descent.at(bounds.distortion)
         is_small = bounds.basis.size <= descent.small_basis
         polish(
             known,

@@ -123,7 +123,7 @@ def _seeing(
     """Descend at one temperature on all pairs at once."""
     pairs = known.search.smoothed
     objective = OnAllPairs(pairs, merit, temperature, known.further)
-    return cooled(objective, basis, Stage.of(temperature, settings, is_loose=True))
+    return cooled(objective, basis, Stage.of(temperature, settings, is_loose=False))
 
 
 def polish(

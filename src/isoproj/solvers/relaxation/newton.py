@@ -29,6 +29,7 @@ __all__ = ["Move", "NewtonSystem"]
 
 _KERNEL_TOL = 1e-5  # truncation of the Newton kernel, affects the direction only
 _KERNEL_RATIO = 0.1  # the same, per unit of the barrier
+_SINGLE = 1e-7  # truncation above which single precision will do
 _TILE = 128  # rows of the Schur complement formed together
 
 
@@ -275,10 +276,12 @@ def _schur_complement(images: Array, kernel: Array, tol: float) -> Array:
     values = values[keep]
     scales = (vectors[:, keep] * np.sqrt(np.abs(values))).T / size
     schur = np.zeros((len(images), len(images)))
+    if tol > _SINGLE:
+        images, scales = images.astype(np.float32), scales.astype(np.float32)
 
     def fill(start: int) -> None:
         stop = min(start + _TILE, len(images))
-        tile = schur[start:stop, :stop]
+        tile = np.zeros((stop - start, stop), images.dtype)
         others = images[:stop].T
         for value, scale in zip(values, scales, strict=True):
             gram = (images[start:stop] * scale) @ others
@@ -287,6 +290,7 @@ def _schur_complement(images: Array, kernel: Array, tol: float) -> Array:
                 tile += gram
             else:
                 tile -= gram
+        schur[start:stop, :stop] = tile
 
     # Tiles of the lower triangle stay in cache while the terms are summed; small
     # systems are not worth a thread.
