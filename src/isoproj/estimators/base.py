@@ -25,12 +25,21 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 import isoproj
-from isoproj.numerics.arrays import Rows, as_rows, check_real, checked_rows, is_sparse
-from isoproj.numerics.other_arrays import like, on_host
+from isoproj.numerics.arrays import (
+    Rows,
+    as_rows,
+    check_memory_limit,
+    check_real,
+    checked_rows,
+    is_number,
+    is_sparse,
+    is_whole,
+    like,
+    on_host,
+)
 from isoproj.numerics.progress import LOGGER, Step, watching
-from isoproj.numerics.scalars import is_number, is_whole
 from isoproj.numerics.spectral import Array, canonical_signs, contraction, orthonormal
-from isoproj.numerics.storage import Storage, check_memory_limit, row_slices
+from isoproj.numerics.storage import Storage, row_slices
 from isoproj.numerics.threads import single_blas_thread
 from isoproj.pairs.points import Points, times
 from isoproj.pairs.rule import LABELLED, PairRule

@@ -28,12 +28,10 @@ from isoproj.estimators.geometry import Geometry
 from isoproj.estimators.nested import check_nested, fit_nested
 from isoproj.estimators.precision import warn_of_rounding
 from isoproj.exceptions import FormatError
-from isoproj.numerics.arrays import Rows
+from isoproj.numerics.arrays import Rows, check_memory_limit, is_number
 from isoproj.numerics.container import Tensors, read_container, write_container
 from isoproj.numerics.progress import Step
-from isoproj.numerics.scalars import is_number
 from isoproj.numerics.spectral import Indices
-from isoproj.numerics.storage import check_memory_limit
 from isoproj.pairs.rule import LABELLED, label_codes
 from isoproj.proof.bounds import certify_exclusion
 from isoproj.proof.certificate import Certificate

@@ -13,8 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from isoproj.estimators.base import check_positive, checked_gap, telling
 from isoproj.estimators.capped import certified_under_cap
 from isoproj.estimators.geometry import Geometry
-from isoproj.numerics.arrays import Rows, check_points
-from isoproj.numerics.scalars import is_whole
+from isoproj.numerics.arrays import Rows, check_points, is_whole
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.rule import PairRule
 from isoproj.proof.bounds import certify_each

@@ -19,10 +19,8 @@ from isoproj.estimators.descriptions import described_by
 from isoproj.estimators.geometry import Geometry
 from isoproj.estimators.near_isometric import NearIsometricProjection
 from isoproj.exceptions import FormatError
-from isoproj.numerics.arrays import Rows, is_sparse
+from isoproj.numerics.arrays import Rows, is_number, is_sparse, like
 from isoproj.numerics.container import Tensors
-from isoproj.numerics.other_arrays import like
-from isoproj.numerics.scalars import is_number
 from isoproj.numerics.storage import row_slices
 from isoproj.proof.certificate import Certificate
 from isoproj.proof.objective import Objective

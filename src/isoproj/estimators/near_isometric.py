@@ -18,8 +18,7 @@ from isoproj.estimators.base import checked_gap, telling
 from isoproj.estimators.certified import CertifiedProjection
 from isoproj.estimators.geometry import Geometry
 from isoproj.estimators.precision import warn_of_rounding
-from isoproj.numerics.arrays import Rows, check_map, is_sparse
-from isoproj.numerics.other_arrays import like
+from isoproj.numerics.arrays import Rows, check_map, is_sparse, like
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.storage import Storage
 from isoproj.pairs.moments import pose

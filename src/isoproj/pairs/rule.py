@@ -13,8 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from isoproj.exceptions import NoPairsError
-from isoproj.numerics.arrays import Rows, check_pair_list
-from isoproj.numerics.scalars import is_number, is_whole
+from isoproj.numerics.arrays import Rows, check_pair_list, is_number, is_whole
 from isoproj.numerics.spectral import Indices
 from isoproj.numerics.storage import Storage
 from isoproj.pairs.neighbors import approximate_pairs, nearest_pairs

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import scipy.special
 
-from isoproj.numerics.scalars import is_number
+from isoproj.numerics.arrays import is_number
 from isoproj.numerics.spectral import Array
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import sample_pairs

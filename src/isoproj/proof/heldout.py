@@ -12,8 +12,7 @@ from sklearn.model_selection import train_test_split
 
 from isoproj.engines.base import Engine
 from isoproj.exceptions import NoPairsError
-from isoproj.numerics.arrays import Rows, is_sparse
-from isoproj.numerics.scalars import is_whole
+from isoproj.numerics.arrays import Rows, is_sparse, is_whole
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.threads import single_blas_thread
 from isoproj.pairs.blocks import product_error

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from isoproj.exceptions import ClaimError
-from isoproj.numerics.arrays import Rows, check_points
+from isoproj.numerics.arrays import Rows, check_memory_limit, check_points
 from isoproj.numerics.spectral import Indices
-from isoproj.numerics.storage import MEMORY_LIMIT, Storage, check_memory_limit
+from isoproj.numerics.storage import MEMORY_LIMIT, Storage
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairKind, PairSet, prepare_pairs
 from isoproj.pairs.top_pairs import exact_losses
