@@ -16,13 +16,14 @@ from isoproj.exceptions import NoPairsError
 from isoproj.numerics.arrays import Rows, check_pair_list, is_number, is_whole
 from isoproj.numerics.spectral import Indices
 from isoproj.numerics.storage import Storage
-from isoproj.pairs.neighbors import approximate_pairs, nearest_pairs
 from isoproj.pairs.points import Points
 from isoproj.pairs.selection import (
     LARGEST_LIST,
     all_pairs,
+    approximate_pairs,
     are_closer_than,
     labelled_pairs,
+    nearest_pairs,
     sample_pairs,
 )
 

@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 
 from isoproj.numerics.arrays import Rows, check_map, check_points
 from isoproj.numerics.spectral import Array, Indices
+from isoproj.pairs.losses import exact_losses
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import prepare_pairs
-from isoproj.pairs.top_pairs import exact_losses
 from isoproj.plot.axes import axes_or_new
 from isoproj.plot.charts import distances_chart, histogram_chart
 from isoproj.plot.display import Display

@@ -16,10 +16,9 @@ from isoproj.numerics.arrays import Rows, is_sparse, is_whole
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.threads import single_blas_thread
 from isoproj.pairs.blocks import product_error
-from isoproj.pairs.duplicates import first_copies
-from isoproj.pairs.neighbors import nearest_pairs
+from isoproj.pairs.losses import exact_losses
 from isoproj.pairs.points import Points
-from isoproj.pairs.rows import squared_lengths
+from isoproj.pairs.rows import first_copies, squared_lengths
 from isoproj.pairs.rule import (
     LABELLED,
     LARGEST_LIST,
@@ -28,7 +27,7 @@ from isoproj.pairs.rule import (
     label_codes,
     prepare_pairs,
 )
-from isoproj.pairs.top_pairs import exact_losses
+from isoproj.pairs.selection import nearest_pairs
 from isoproj.proof.audit import AuditResult, audit
 from isoproj.proof.confidence import (
     CONFIDENCE,

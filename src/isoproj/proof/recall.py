@@ -30,8 +30,8 @@ from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.storage import Storage, row_slices
 from isoproj.numerics.threads import n_threads, one_blas_thread, threaded_map
 from isoproj.pairs.blocks import product_error
-from isoproj.pairs.duplicates import first_copies
 from isoproj.pairs.rows import (
+    first_copies,
     largest_entry,
     largest_of_each,
     scale_each,

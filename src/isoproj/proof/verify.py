@@ -15,9 +15,9 @@ from isoproj.exceptions import ClaimError
 from isoproj.numerics.arrays import Rows, check_memory_limit, check_points
 from isoproj.numerics.spectral import Indices
 from isoproj.numerics.storage import MEMORY_LIMIT, Storage
+from isoproj.pairs.losses import exact_losses
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairKind, PairSet, prepare_pairs
-from isoproj.pairs.top_pairs import exact_losses
 from isoproj.pairs.worst_pairs import WorstPairs, find_worst
 from isoproj.proof.bounds import (
     certify_guarantee,

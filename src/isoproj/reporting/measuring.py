@@ -10,9 +10,9 @@ import numpy as np
 from isoproj.numerics.arrays import Rows
 from isoproj.numerics.spectral import Array, Indices, orthonormal
 from isoproj.numerics.threads import single_blas_thread
+from isoproj.pairs.losses import exact_losses
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairKind, PairRule, prepare_pairs
-from isoproj.pairs.top_pairs import exact_losses
 from isoproj.pairs.worst_pairs import find_worst
 from isoproj.proof.audit import AuditResult, audit
 from isoproj.proof.bounds import lower_bounds
