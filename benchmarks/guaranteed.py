@@ -23,9 +23,8 @@ from sklearn.decomposition import PCA
 
 from isoproj import GuaranteedPCA, audit, guarantee_frontier
 from isoproj.baselines import RandomProjection
-from isoproj.estimators.capped import certified_under_cap
 from isoproj.estimators.curves import Frontier
-from isoproj.estimators.geometry import Geometry
+from isoproj.estimators.geometry import Geometry, certified_under_cap
 from isoproj.numerics.threads import one_blas_thread
 from isoproj.pairs.rule import PairRule
 from isoproj.proof.objective import Objective

@@ -17,16 +17,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from isoproj.engines.base import Engine, chosen
 from isoproj.estimators.base import (
+    CallbackSupport,
     LinearProjection,
+    calling_back,
     check_count,
     check_positive,
     checked_gap,
     telling,
 )
-from isoproj.estimators.callbacks import CallbackSupport, calling_back
-from isoproj.estimators.geometry import Geometry
+from isoproj.estimators.geometry import Geometry, warn_of_rounding
 from isoproj.estimators.nested import check_nested, fit_nested
-from isoproj.estimators.precision import warn_of_rounding
 from isoproj.exceptions import FormatError
 from isoproj.numerics.arrays import Rows, check_memory_limit, is_number
 from isoproj.numerics.container import Tensors, read_container, write_container

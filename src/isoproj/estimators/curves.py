@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isoproj.estimators.base import check_positive, checked_gap, telling
-from isoproj.estimators.capped import certified_under_cap
-from isoproj.estimators.geometry import Geometry
+from isoproj.estimators.geometry import Geometry, certified_under_cap
 from isoproj.numerics.arrays import Rows, check_points, is_whole
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.rule import PairRule

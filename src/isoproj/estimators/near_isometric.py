@@ -9,20 +9,18 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from isoproj.engines.base import Engine
 from isoproj.estimators.base import checked_gap, telling
 from isoproj.estimators.certified import CertifiedProjection
-from isoproj.estimators.geometry import Geometry
-from isoproj.estimators.precision import warn_of_rounding
-from isoproj.numerics.arrays import Rows, check_map, is_sparse, like
+from isoproj.estimators.geometry import Geometry, warn_of_rounding
+from isoproj.numerics.arrays import Rows, check_map, like
 from isoproj.numerics.spectral import Array, Indices
-from isoproj.numerics.storage import Storage
 from isoproj.pairs.moments import pose
 from isoproj.pairs.points import Points
+from isoproj.pairs.rows import stacked
 from isoproj.pairs.rule import PairKind, PairRule, PairSet
 from isoproj.pairs.worst_pairs import find_worst
 from isoproj.proof.bounds import certify, certify_hull, data_fingerprint
@@ -323,7 +321,7 @@ class NearIsometricProjection(CertifiedProjection):
             )
             raise ValueError(msg)
         geometry = Geometry.prepare(
-            _stacked(old, new, storage),
+            stacked(old, new, storage),
             PairRule.of("all"),
             storage=storage,
             memory_limit=float(self.memory_limit),
@@ -533,15 +531,6 @@ class NearIsometricProjection(CertifiedProjection):
         return np.hstack([inside, np.eye(points.n_dims, k)])[:, :k]
 
 
-def _stacked(old: Rows, new: Rows, storage: Storage) -> Rows:
-    if is_sparse(old) or is_sparse(new):
-        return scipy.sparse.vstack([old, new], format="csr")
-    n_old, n_rows = old.shape[0], old.shape[0] + new.shape[0]
-    both = storage.empty((n_rows, old.shape[1]), np.result_type(old, new))
-    both[:n_old], both[n_old:] = old, new
-    return both
-
-
 def _still_pairs(
     points: Points, counting: PairSet, last: Certificate | None
 ) -> Indices | None:
@@ -550,6 +539,5 @@ def _still_pairs(
         return None
     pairs = last.weighted_pairs
     pairs = pairs[(pairs < points.n_points).all(axis=1)]
-    first = points.first_copy[pairs]
-    pairs = pairs[first[:, 0] != first[:, 1]]
+    pairs = pairs[points.are_distinct(pairs)]
     return np.asarray(pairs[counting.holds(pairs, points.n_points)])

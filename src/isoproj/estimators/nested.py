@@ -6,10 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
-from isoproj.estimators.capped import with_guarantee
-from isoproj.estimators.geometry import Geometry
+from isoproj.estimators.geometry import Geometry, with_guarantee
+from isoproj.numerics.arrays import is_number, is_whole
 from isoproj.proof.certificate import Certificate
 from isoproj.proof.objective import Objective
 from isoproj.solvers.api import Problem, Result
@@ -47,7 +45,7 @@ def check_nested(nested: object, weights: object, n_components: int | None) -> N
     ks = _numbers(nested)
     if (
         ks is None
-        or not all(isinstance(k, int | np.integer) for k in ks)
+        or not all(is_whole(k) for k in ks)
         or n_components is None
         or not all(a < b for a, b in zip([0, *ks], [*ks, n_components], strict=True))
     ):
@@ -76,6 +74,4 @@ def _numbers(values: object) -> list[float] | None:
     if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
         return None
     found = list(values)  # type: ignore[call-overload]
-    kinds = (int, float, np.integer, np.floating)
-    is_good = all(isinstance(v, kinds) and not isinstance(v, bool) for v in found)
-    return found if is_good else None
+    return found if all(is_number(value) for value in found) else None

@@ -348,8 +348,9 @@ def _is_standard(data: object) -> bool:
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Return whether a value is a number of Python or numpy."""
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    """Return whether a value is a real number of Python or numpy."""
+    kinds = int | float | np.integer | np.floating
+    return isinstance(value, kinds) and not isinstance(value, bool)
 
 
 def is_whole(value: object) -> TypeGuard[int]:

@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.storage import Storage
-from isoproj.numerics.threads import n_threads, threaded_map
+from isoproj.numerics.threads import for_each_chunk, n_threads, threaded_map
 from isoproj.pairs.points import Points
 from isoproj.pairs.rows import squared_lengths
 
@@ -156,20 +156,9 @@ class SquaredDistances:
     ) -> SquaredDistances:
         """Prepare rows for blocks of one precision.
 
-        Parameters
-        ----------
-        rows : ndarray of shape (n_points, n_columns)
-            The points; float64 where the error bound must hold.
-        dtype : dtype
-            Precision of the blocks.
-        blur : float
-            Error of a squared distance of the given rows.
-        haze : float
-            Error of a given row, as a length.
-        storage : Storage or None
-            Where the prepared rows go; None means memory.
-        columns : ndarray of shape (width,) or None
-            The columns to use; None means all.
+        Rows are float64 where the error bound must hold. ``blur`` is the error of a
+        squared distance of the given rows, and ``haze`` that of a row, as a length.
+        ``storage=None`` means memory, and ``columns=None`` all columns.
         """
         n_points, n_columns = rows.shape
         width = n_columns if columns is None else columns.size
@@ -177,17 +166,16 @@ class SquaredDistances:
         chosen = slice(None) if width == n_columns else columns
         right = (storage or Storage()).empty((n_points, width + 2), dtype)
 
-        def fill(start: int) -> None:
-            for first in range(start, min(start + _TASK_ROWS, n_points), _CACHED_ROWS):
-                some = slice(first, min(first + _CACHED_ROWS, n_points))
+        def fill(chunk: slice) -> None:
+            for first in range(chunk.start, chunk.stop, _CACHED_ROWS):
+                some = slice(first, min(first + _CACHED_ROWS, chunk.stop))
                 block = rows[some][:, chosen]
                 right[some, :width] = block
                 right[some, width] = 1.0
                 right[some, width + 1] = squared_lengths(block)
 
-        threads = 1 if right.size <= _FEW_ENTRIES else n_threads()
-        for _ in threaded_map(fill, range(0, n_points, _TASK_ROWS), threads):
-            pass
+        threads = 1 if right.size <= _FEW_ENTRIES else 0
+        for_each_chunk(fill, n_points, _TASK_ROWS, threads)
         error = product_error(width, dtype)
         # Squares next to the smallest number of a precision lose digits.
         faint = 8.0 * (width + 12) * float(np.finfo(dtype).tiny)
@@ -233,6 +221,11 @@ class SquaredDistances:
     def errors(self, pairs: Indices) -> Array:
         """Return the error bound of each pair's entry."""
         norms = self.norms[pairs].sum(axis=1, dtype=np.float64)
+        return np.asarray(self.error * norms + self.offset)
+
+    def block_errors(self, rows: slice, columns: slice) -> Real:
+        """Return the error bound of every entry of a block."""
+        norms = self.norms[rows][:, None] + self.norms[columns]
         return np.asarray(self.error * norms + self.offset)
 
     def row_errors(self, rows: slice, columns: slice) -> Real:

@@ -128,22 +128,11 @@ class Leaders:
 class PairSummary:
     """What a linear map does to the squared lengths of many pairs.
 
-    Parameters
-    ----------
-    n_pairs : int
-        Pairs looked at.
-    worst_pairs : ndarray of shape (m, 2)
-        The pairs that lose most, worst first; ties by index.
-    worst_losses : ndarray of shape (m,)
-        The share of squared length that each of them loses, from float64 differences.
-    largest_gain : float
-        The share of squared length that the most stretched pair gains, or 0.
-    mean_loss : float
-        Average share lost.
-    counts : ndarray of shape (N_BINS,)
-        Histogram of the share lost.
-    edges : ndarray of shape (N_BINS + 1,)
-        Bin edges of the histogram, ascending.
+    ``worst_pairs``, of shape (m, 2), are those that lose most, worst first, ties by
+    index; ``worst_losses`` are the shares they lose, from float64 differences.
+    ``largest_gain`` is the share that the most stretched pair gains, or 0. ``counts``,
+    of shape (N_BINS,), is the histogram of the share lost, and ``edges`` are its bin
+    edges.
     """
 
     n_pairs: int

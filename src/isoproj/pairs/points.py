@@ -11,9 +11,14 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from isoproj.numerics.arrays import Rows, is_sparse
-from isoproj.numerics.spectral import Array, Indices, orthonormal
+from isoproj.numerics.spectral import EPS, Array, Indices, orthonormal
 from isoproj.numerics.storage import Storage, row_slices
-from isoproj.numerics.threads import n_threads, single_blas_thread, threaded_map
+from isoproj.numerics.threads import (
+    for_each_chunk,
+    n_threads,
+    single_blas_thread,
+    threaded_map,
+)
 from isoproj.pairs.rows import (
     first_copies,
     largest_entry,
@@ -22,8 +27,8 @@ from isoproj.pairs.rows import (
     scale_each,
     scale_in_place,
     squared_lengths,
+    stacked,
     times,
-    with_zero_row,
 )
 
 __all__ = [
@@ -35,7 +40,6 @@ __all__ = [
 
 _CHUNK = 4096
 _SMALL_CHUNK = 1024
-_EPS = float(np.finfo(np.float64).eps)
 # Rows whose entries may be above 2^1000 can have differences that are not numbers.
 _LARGE_EXPONENT = 1000
 
@@ -44,20 +48,10 @@ _LARGE_EXPONENT = 1000
 class Frame:
     """Orthonormal directions of the feature space that span the points.
 
-    The directions are either explicit or, for sparse rows with fewer points than
-    features, given as combinations of the centred rows, which stay sparse.
-
-    Parameters
-    ----------
-    directions : ndarray of shape (n_features, n_dims) or None
-        The directions themselves; None together with ``combinations=None`` means
-        the coordinate axes.
-    combinations : ndarray of shape (n_points, n_dims) or None
-        Coefficients of the centred rows.
-    rows : CSR array of shape (n_points, n_features) or None
-        The rows that ``combinations`` combines, before centring.
-    mean : ndarray of shape (n_features,)
-        Mean of the (scaled) rows.
+    ``directions``, of shape (n_features, n_dims), holds them. For sparse rows with
+    fewer points than features they are ``combinations``, of shape (n_points, n_dims),
+    of the centred ``rows``, which stay sparse. If both are None they are the coordinate
+    axes. ``mean`` is that of the (scaled) rows.
     """
 
     directions: Array | None
@@ -97,30 +91,26 @@ def _centred(rows: Rows, exponent: int, storage: Storage) -> tuple[Array, Frame]
     its result. Distances are as accurate as those of the rows.
     """
     coordinates = storage.empty(rows.shape)
-    starts = range(0, rows.shape[0], _SMALL_CHUNK)
+    n_points = rows.shape[0]
     if exponent:
 
-        def scale(start: int) -> None:
-            chunk = slice(start, start + _SMALL_CHUNK)
+        def scale(chunk: slice) -> None:
             coordinates[chunk] = rows[chunk]
             scale_in_place(coordinates[chunk], exponent)
 
-        for _ in threaded_map(scale, starts, n_threads()):
-            pass
+        for_each_chunk(scale, n_points, _SMALL_CHUNK)
         rows = coordinates
     sums = threaded_map(
         lambda a: rows[a : a + _SMALL_CHUNK].sum(axis=0, dtype=np.float64),
-        starts,
+        range(0, n_points, _SMALL_CHUNK),
         n_threads(),
     )
-    mean = np.asarray(sum(sums) / rows.shape[0])
+    mean = np.asarray(sum(sums) / n_points)
 
-    def fill(start: int) -> None:
-        chunk = slice(start, start + _SMALL_CHUNK)
+    def fill(chunk: slice) -> None:
         np.subtract(rows[chunk], mean, out=coordinates[chunk])
 
-    for _ in threaded_map(fill, starts, n_threads()):
-        pass
+    for_each_chunk(fill, n_points, _SMALL_CHUNK)
     return coordinates, Frame(None, None, None, mean)
 
 
@@ -163,7 +153,7 @@ def _span_of_sparse(
             size = max(size, float(squared_lengths(rotated).max()))
             np.subtract(rotated, mean @ directions, out=coordinates[chunk])
         keep = _occupied(coordinates, size, n_points)
-        blur = 16.0 * n_features * _EPS * size
+        blur = 16.0 * n_features * EPS * size
         if keep.size < n_features:
             coordinates = _columns(coordinates, keep, storage)
         return coordinates, Frame(directions[:, keep], None, None, mean), blur
@@ -174,12 +164,12 @@ def _span_of_sparse(
     values, vectors = scipy.linalg.eigh(gram)
     values, vectors = values[::-1], vectors[:, ::-1]
     # A Gram matrix squares the singular values: axes below this are its rounding.
-    keep = np.flatnonzero(values > n_points * _EPS * size)
+    keep = np.flatnonzero(values > n_points * EPS * size)
     keep = keep if keep.size else np.arange(1)
     lengths = np.sqrt(np.maximum(values[keep], 0.0))
     coordinates = vectors[:, keep] * lengths
     combinations = vectors[:, keep] / np.where(lengths > 0.0, lengths, 1.0)
-    blur = 16.0 * n_points * _EPS * size
+    blur = 16.0 * n_points * EPS * size
     return coordinates, Frame(None, combinations, scaled, mean), blur
 
 
@@ -211,7 +201,7 @@ def _occupied(coordinates: Array, largest: float, length: int) -> Indices:
     The rotation sums ``length`` products, of rows with squared lengths up to
     ``largest``.
     """
-    rounding = length * _EPS * math.sqrt(largest)
+    rounding = length * EPS * math.sqrt(largest)
     extent = np.maximum(coordinates.max(axis=0), -coordinates.min(axis=0))
     occupied = np.flatnonzero(extent > rounding)
     # Identical points span nothing, but callers need at least one axis.
@@ -222,24 +212,14 @@ def _occupied(coordinates: Array, largest: float, length: int) -> Indices:
 class Points:
     """A finite set of points, prepared once for scans, solvers and certificates.
 
-    Parameters
-    ----------
-    rows : ndarray or CSR array of shape (n_points, n_features)
-        The data as given; exact differences are always taken from here.
-    coordinates : ndarray of shape (n_points, n_dims)
-        Centred, scaled by a power of two, rotated into the span when asked.
-    frame : Frame
-        Translates between span coordinates and features.
-    first_copy : ndarray of shape (n_points,)
-        For every point the smallest index of a point identical to it.
-    blur : float
-        Error of a squared distance of ``coordinates`` besides rounding relative to
-        the two rows; 0 for dense data.
-    raw_square : float
-        Largest squared length of a sparse row before centring, in the scale of
-        ``coordinates``; 0 for dense data.
-    storage : Storage
-        Where further arrays of this size go.
+    ``rows`` are the data as given, dense or CSR; exact differences are always taken
+    from them. ``coordinates``, of shape (n_points, n_dims), are centred, scaled by a
+    power of two, and rotated into the span when asked; ``frame`` translates them to
+    features. ``first_copy`` holds for every point the smallest index of a point
+    identical to it. ``blur`` is the error of a squared distance of ``coordinates``
+    besides rounding relative to the two rows, and ``raw_square`` the largest squared
+    length of a sparse row before centring; both are 0 for dense data. Further arrays of
+    this size go to ``storage``.
     """
 
     rows: Rows
@@ -268,7 +248,8 @@ class Points:
         """
         storage = storage or Storage()
         if with_origin:
-            rows = with_zero_row(rows, storage)
+            origin = np.zeros((1, rows.shape[1]), rows.dtype)
+            rows = stacked(rows, origin, storage)
         exponent = power_of_two(rows)
         if is_sparse(rows):
             coordinates, frame, blur = _span_of_sparse(rows, exponent, storage)

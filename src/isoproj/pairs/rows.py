@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from isoproj.numerics.arrays import Rows, as_dense, is_sparse
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.storage import Storage
-from isoproj.numerics.threads import n_threads, threaded_map
+from isoproj.numerics.threads import for_each_chunk, n_threads, threaded_map
 
 __all__ = [
     "first_copies",
@@ -21,8 +21,8 @@ __all__ = [
     "scale_each",
     "scale_in_place",
     "squared_lengths",
+    "stacked",
     "times",
-    "with_zero_row",
 ]
 
 # Rows of a product, and rows that stay in the cache.
@@ -86,25 +86,22 @@ def scale_in_place(values: Rows, exponent: int) -> None:
     powers = [exponent // 2, exponent - exponent // 2]
     factors = [2.0**-p for p in ([exponent] if abs(exponent) < 1000 else powers)]
 
-    def scale(start: int) -> None:
-        chunk = data[start : start + _SMALL_CHUNK]
+    def scale(chunk: slice) -> None:
         for factor in factors:
-            chunk *= factor
+            data[chunk] *= factor
 
-    starts = range(0, data.shape[0], _SMALL_CHUNK)
-    for _ in threaded_map(scale, starts, n_threads()):
-        pass
+    for_each_chunk(scale, data.shape[0], _SMALL_CHUNK)
 
 
-def with_zero_row(rows: Rows, storage: Storage) -> Rows:
-    """Return the rows with a row of zeros after the last."""
-    n_rows, n_features = rows.shape
-    if is_sparse(rows):
-        zero = scipy.sparse.csr_array((1, n_features), dtype=rows.dtype)
-        return scipy.sparse.vstack([rows, zero], format="csr")
-    longer = storage.empty((n_rows + 1, n_features), rows.dtype)
-    longer[:n_rows], longer[n_rows] = rows, 0.0
-    return longer
+def stacked(rows: Rows, more: Rows, storage: Storage | None = None) -> Rows:
+    """Return rows above more rows; sparse if one of them is, else in ``storage``."""
+    if is_sparse(rows) or is_sparse(more):
+        first = scipy.sparse.csr_array(rows)
+        return scipy.sparse.vstack([first, more], format="csr")
+    shape = (rows.shape[0] + more.shape[0], rows.shape[1])
+    both = (storage or Storage()).empty(shape, np.result_type(rows, more))
+    both[: rows.shape[0]], both[rows.shape[0] :] = rows, more
+    return both
 
 
 def times(
@@ -122,14 +119,10 @@ def times(
     shape = (rows.shape[0], directions.shape[1])
     result = (storage or Storage()).empty(shape) if out is None else out
 
-    def fill(start: int) -> None:
-        stop = start + _CHUNK
-        np.matmul(rows[start:stop], directions, out=result[start:stop])
+    def fill(chunk: slice) -> None:
+        np.matmul(rows[chunk], directions, out=result[chunk])
 
-    # Starting threads for one chunk would only cost time.
-    threads = 1 if rows.shape[0] <= _CHUNK else n_threads()
-    for _ in threaded_map(fill, range(0, rows.shape[0], _CHUNK), threads):
-        pass
+    for_each_chunk(fill, rows.shape[0], _CHUNK)
     return result
 
 
@@ -181,11 +174,10 @@ def _dense_hashes(rows: Rows) -> Words:
     # Blocks of rows are small enough for their words to stay in the cache.
     step = max(1, 2**17 // max(1, multipliers.size))
 
-    def fill(start: int) -> None:
-        hashes[start : start + step] = _words(rows[start : start + step]) @ multipliers
+    def fill(chunk: slice) -> None:
+        hashes[chunk] = _words(rows[chunk]) @ multipliers
 
-    for _ in threaded_map(fill, range(0, rows.shape[0], step), n_threads()):
-        pass
+    for_each_chunk(fill, rows.shape[0], step)
     return hashes
 
 

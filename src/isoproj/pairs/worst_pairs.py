@@ -71,14 +71,8 @@ _USUAL = WorstPairsSettings()
 class Effort:
     """How many pairs were ruled out how, and how many were measured.
 
-    Parameters
-    ----------
-    by_product : int
-        Pairs ruled out by the narrow product of a block.
-    by_bound : int
-        Pairs ruled out by their bound from more coordinates.
-    measured : int
-        Pairs settled from the rows themselves, or ruled out by a full-width product.
+    Pairs are ruled out by the narrow product of a block, or by their bound from more
+    coordinates. Others are settled from the rows, or ruled out by a full-width product.
     """
 
     by_product: int = 0
