@@ -25,7 +25,7 @@ from isoproj.estimators.base import (
     checked_gap,
     telling,
 )
-from isoproj.estimators.geometry import Geometry, warn_of_rounding
+from isoproj.estimators.geometry import Geometry
 from isoproj.estimators.nested import check_nested, fit_nested
 from isoproj.exceptions import FormatError
 from isoproj.numerics.arrays import Rows, check_memory_limit, is_number
@@ -421,7 +421,7 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
 
     def _warn(self, geometry: Geometry) -> None:
         """Warn if nothing is lost, if rounding loses more, or of an early stop."""
-        warn_of_rounding(self.certificate_, geometry, stacklevel=3)
+        geometry.warn_of_rounding(self.certificate_, stacklevel=3)
         k, n_dims = self.n_components_, geometry.points.n_dims
         if k > n_dims and self.distortion_ <= _NOTHING:
             msg = (

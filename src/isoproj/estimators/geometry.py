@@ -24,7 +24,8 @@ from isoproj.proof.certificate import Certificate
 from isoproj.proof.objective import Objective, objective_matrix
 from isoproj.solvers.api import Result, Subspace, Weights
 
-__all__ = ["Geometry", "certified_under_cap", "warn_of_rounding", "with_guarantee"]
+__all__ = ["Geometry"]
+
 # Rows whose pairs are measured, and entries of the differences of these pairs: of all,
 # and of those in memory at once.
 _MOST = 200
@@ -128,51 +129,76 @@ class Geometry:
         axes = np.ascontiguousarray(self.points.frame.lift(hull.axes).T)
         return certify_hull(self.points, certificate, axes, hull.pairs)
 
+    def certify_under_cap(
+        self, result: Result, k: int, objective: Objective, *, is_given: bool
+    ) -> Certificate:
+        """Certify the first basis of a result that is under its cap.
 
-def certified_under_cap(
-    geometry: Geometry,
-    result: Result,
-    k: int,
-    objective: Objective,
-    *,
-    is_given: bool,
-) -> Certificate:
-    """Certify the first basis of a result that is under its cap.
+        A cap that is given must hold to the last digit; an InfeasibleError says if it
+        is impossible or was not reached. Another cap gives way to the rounding of the
+        best projection found.
+        """
+        cap = result.cap
+        assert cap is not None
+        for basis in (result.basis, *result.fallbacks):
+            certificate = self.certify(self.components(basis, k), result.dual)
+            if certificate.distortion <= cap:
+                break
+        else:
+            if is_given and cap < 1.0:
+                raise InfeasibleError(_refusal(certificate, cap), certificate)
+            cap = certificate.distortion
+        return self.with_guarantee(certificate, result, objective, cap)
 
-    A cap that is given must hold to the last digit; an InfeasibleError says if it is
-    impossible or was not reached. Another cap gives way to the rounding of the best
-    projection found.
-    """
-    cap = result.cap
-    assert cap is not None
-    for basis in (result.basis, *result.fallbacks):
-        certificate = geometry.certify(geometry.components(basis, k), result.dual)
-        if certificate.distortion <= cap:
-            break
-    else:
-        if is_given and cap < 1.0:
-            raise InfeasibleError(_refusal(certificate, cap), certificate)
-        cap = certificate.distortion
-    return with_guarantee(geometry, certificate, result, objective, cap)
+    def with_guarantee(
+        self,
+        certificate: Certificate,
+        result: Result,
+        objective: Objective,
+        cap: float,
+    ) -> Certificate:
+        """Return the certificate with what is kept under a cap and the bound on it."""
+        return certify_guarantee(
+            self.points,
+            self.pairs,
+            certificate,
+            objective,
+            cap,
+            result.multipliers.pairs,
+            result.multipliers.weights,
+        )
 
+    def warn_of_rounding(self, certificate: Certificate, stacklevel: int) -> None:
+        """Warn if pairs of projected points, rounded as they are returned, lose more.
 
-def with_guarantee(
-    geometry: Geometry,
-    certificate: Certificate,
-    result: Result,
-    objective: Objective,
-    cap: float,
-) -> Certificate:
-    """Return the certificate with what is kept under a cap and the bound on it."""
-    return certify_guarantee(
-        geometry.points,
-        geometry.pairs,
-        certificate,
-        objective,
-        cap,
-        result.multipliers.pairs,
-        result.multipliers.weights,
-    )
+        The certificate is about the matrix. Far from the origin the projected points
+        are rounded by more than the distances allow.
+        """
+        rows = self.rows
+        used = _rows_at_risk(certificate, int(rows.shape[0]))
+        at = np.column_stack(np.triu_indices(used.size, 1))
+        at = at[self.pairs.holds(used[at], self.points.n_points)]
+        if not at.size:
+            return
+        images = images_of(rows[used], certificate.components)
+        lengths = _lengths(as_dense(rows[used]), at)
+        kept = np.full(lengths.size, np.inf)
+        np.divide(_lengths(images, at), lengths, out=kept, where=lengths > 0.0)
+        losses = 1.0 - kept**2
+        losses[np.isnan(losses)] = -np.inf
+        worst = int(np.argmax(losses))
+        excess = float(losses[worst]) - certificate.distortion
+        if excess > max(_LEAST, _SHARE * (1.0 - certificate.distortion)):
+            i, j = used[at[worst]]
+            msg = (
+                f"In {images.dtype} the projections of rows {i} and {j} lose "
+                f"{losses[worst]:.4f} of their squared distance; "
+                f"{certificate.distortion:.4f} is certified, for exact arithmetic. The "
+                "rows are too far from the origin for their distances. Subtract the "
+                "mean from X first"
+                + (", or pass float64." if images.dtype.itemsize < 8 else ".")
+            )
+            warnings.warn(msg, UserWarning, stacklevel=stacklevel + 1)
 
 
 def _refusal(certificate: Certificate, cap: float) -> str:
@@ -191,41 +217,6 @@ def _refusal(certificate: Certificate, cap: float) -> str:
         f"{certificate.lower_bound:.4f} are proved impossible, so that it is "
         "unknown whether one exists. Raise max_distortion, or n_components."
     )
-
-
-def warn_of_rounding(
-    certificate: Certificate, geometry: Geometry, stacklevel: int
-) -> None:
-    """Warn if pairs of projected points, rounded as they are returned, lose more.
-
-    The certificate is about the matrix. Far from the origin the projected points are
-    rounded by more than the distances allow.
-    """
-    rows = geometry.rows
-    used = _rows_at_risk(certificate, int(rows.shape[0]))
-    at = np.column_stack(np.triu_indices(used.size, 1))
-    at = at[geometry.pairs.holds(used[at], geometry.points.n_points)]
-    if not at.size:
-        return
-    images = images_of(rows[used], certificate.components)
-    lengths = _lengths(as_dense(rows[used]), at)
-    kept = np.full(lengths.size, np.inf)
-    np.divide(_lengths(images, at), lengths, out=kept, where=lengths > 0.0)
-    losses = 1.0 - kept**2
-    losses[np.isnan(losses)] = -np.inf
-    worst = int(np.argmax(losses))
-    excess = float(losses[worst]) - certificate.distortion
-    if excess > max(_LEAST, _SHARE * (1.0 - certificate.distortion)):
-        i, j = used[at[worst]]
-        msg = (
-            f"In {images.dtype} the projections of rows {i} and {j} lose "
-            f"{losses[worst]:.4f} of their squared distance; "
-            f"{certificate.distortion:.4f} is certified, for exact arithmetic. The "
-            "rows are too far from the origin for their distances. Subtract the mean "
-            "from X first"
-            + (", or pass float64." if images.dtype.itemsize < 8 else ".")
-        )
-        warnings.warn(msg, UserWarning, stacklevel=stacklevel + 1)
 
 
 def _rows_at_risk(certificate: Certificate, n_rows: int) -> Indices:

@@ -15,7 +15,7 @@ from isoproj.engines.base import Engine
 from isoproj.estimators.base import images_of
 from isoproj.estimators.certified import CertifiedProjection
 from isoproj.estimators.descriptions import described_by
-from isoproj.estimators.geometry import Geometry, certified_under_cap
+from isoproj.estimators.geometry import Geometry
 from isoproj.estimators.near_isometric import NearIsometricProjection
 from isoproj.exceptions import FormatError
 from isoproj.numerics.arrays import Rows, is_number, is_sparse, like
@@ -191,8 +191,7 @@ class GuaranteedPCA(CertifiedProjection):
         return Objective(self.objective)
 
     def _certified(self, geometry: Geometry, result: Result) -> Certificate:
-        return certified_under_cap(
-            geometry,
+        return geometry.certify_under_cap(
             result,
             self.n_components or result.basis.shape[1],
             self._objective(),

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from isoproj.engines.base import Engine
 from isoproj.estimators.base import checked_gap, telling
 from isoproj.estimators.certified import CertifiedProjection
-from isoproj.estimators.geometry import Geometry, warn_of_rounding
+from isoproj.estimators.geometry import Geometry
 from isoproj.numerics.arrays import Rows, check_map, like
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.moments import pose
@@ -23,7 +23,7 @@ from isoproj.pairs.points import Points
 from isoproj.pairs.rows import stacked
 from isoproj.pairs.rule import PairKind, PairRule, PairSet
 from isoproj.pairs.worst_pairs import find_worst
-from isoproj.proof.bounds import certify, certify_hull, data_fingerprint
+from isoproj.proof.bounds import certify_hull, data_fingerprint
 from isoproj.proof.certificate import Certificate
 from isoproj.solvers.api import Journal, Problem, Result, Status, Weights
 from isoproj.solvers.checkpoint import Checkpoint
@@ -333,12 +333,11 @@ class NearIsometricProjection(CertifiedProjection):
 
     def _take_in(self, geometry: Geometry, journal: Journal, last: Certificate) -> None:
         """Certify the projection on more points; refine it if a new pair loses more."""
-        points, pairs = geometry.points, geometry.pairs
         components, k = last.components, last.n_components
         dual = Weights(last.weighted_pairs, last.weights)
         found = find_worst(
-            points,
-            pairs,
+            geometry.points,
+            geometry.pairs,
             components.astype(np.float64),
             n_worst=1,
             engine=self.engine,
@@ -350,23 +349,15 @@ class NearIsometricProjection(CertifiedProjection):
             dual = result.dual
             self.updated_ = "refined"
             self._adopt_solve(result)
-        certificate = certify(
-            points,
-            pairs,
-            components,
-            dual.pairs,
-            dual.weights,
-            n_rows=geometry.rows.shape[0],
-            engine=self.engine,
-        )
+        certificate = geometry.certify(components, dual)
         if last.hull is not None:
             hull = last.hull
             certificate = certify_hull(
-                points, certificate, hull.hull_axes, hull.hull_pairs
+                geometry.points, certificate, hull.hull_axes, hull.hull_pairs
             )
         # The pairs of a proof that fewer dimensions cannot do are all still there.
         self._adopt(replace(certificate, exclusion=last.exclusion))
-        warn_of_rounding(certificate, geometry, stacklevel=3)
+        geometry.warn_of_rounding(certificate, stacklevel=3)
 
     def _check_update(self, last: Certificate) -> None:
         """Raise unless the model's pairs and solver allow an update."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from isoproj.estimators.geometry import Geometry, with_guarantee
+from isoproj.estimators.geometry import Geometry
 from isoproj.numerics.arrays import is_number, is_whole
 from isoproj.proof.certificate import Certificate
 from isoproj.proof.objective import Objective
@@ -35,7 +35,7 @@ def fit_nested(
         if objective is not None:
             # A prefix that a fit had no time to cap is held to what it loses.
             cap = max(alone.cap or 0.0, certificate.distortion)
-            certificate = with_guarantee(geometry, certificate, alone, objective, cap)
+            certificate = geometry.with_guarantee(certificate, alone, objective, cap)
         certificates.append(certificate)
     return found.whole, replace(certificates[-1], prefixes=tuple(certificates[:-1]))
 

@@ -3,7 +3,8 @@
 For weights ``w`` on the simplex over pairs, ``M(w) = sum w_ij x_ij x_ij^T`` is the
 weighted second moment of the unit directions ``x_ij``. With edge weights
 ``w_ij / |u_i - u_j|^2`` and ``L`` their graph Laplacian it equals ``U^T L U``, and
-``|V^T x_ij|^2`` is a ratio of squared distances: no direction is ever formed.
+``|V^T x_ij|^2`` is a ratio of squared distances: no direction is ever formed. Proofs
+form moments from exact differences of the data's rows (``weighted_moment``).
 """
 
 from __future__ import annotations
