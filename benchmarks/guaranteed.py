@@ -23,7 +23,6 @@ from sklearn.decomposition import PCA
 
 from isoproj import GuaranteedPCA, audit, guarantee_frontier
 from isoproj.baselines import RandomProjection
-from isoproj.estimators.capped import certified_under_cap
 from isoproj.estimators.curves import Frontier
 from isoproj.estimators.geometry import Geometry
 from isoproj.numerics.threads import one_blas_thread
@@ -99,7 +98,7 @@ def side_by_side(
         pca, pca_seconds = timed(PCA(k, random_state=0).fit, train)
     geometry, problem = posed(train, k, tol)
     best, best_seconds = timed(minimax, problem)
-    own = geometry.certify(best.basis, k, best.dual)
+    own = geometry.certify(geometry.components(best.basis, k), best.dual)
     rows = [
         ("PCA", pca.components_, "", pca_seconds),
         ("random", RandomProjection(k, random_state=0).fit(train).components_, "", 0),
@@ -108,8 +107,8 @@ def side_by_side(
     for slack in SLACKS:
         capped = replace(problem, cap=(1.0 + slack) * best.distortion)
         answer, seconds = timed(guaranteed, capped, best, (best.basis,))
-        certificate = certified_under_cap(
-            geometry, answer, k, Objective.VARIANCE, is_given=False
+        certificate = geometry.certify_under_cap(
+            answer, k, Objective.VARIANCE, is_given=False
         )
         found = certificate.guarantee
         assert certificate.distortion <= found.cap

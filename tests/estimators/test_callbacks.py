@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from isoproj import GuaranteedPCA, NearIsometricProjection, verify
-from isoproj.estimators import callbacks
+from isoproj.estimators import base
 from isoproj.numerics.progress import Step, watching
 
 callback = pytest.importorskip("sklearn.callback")
@@ -105,7 +105,7 @@ def test_the_progress_bar_of_scikit_learn_draws_us_within_a_pipeline(monkeypatch
 
 def test_nothing_is_needed_where_scikit_learn_has_no_callbacks(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.callback", None)
-    spec = importlib.util.spec_from_file_location("older", callbacks.__file__)
+    spec = importlib.util.spec_from_file_location("older", base.__file__)
     older = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(older)
 

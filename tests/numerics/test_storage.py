@@ -20,8 +20,8 @@ from numpy.testing import assert_array_equal
 from isoproj import GuaranteedPCA, NearIsometricProjection, audit, verify
 from isoproj.numerics.arrays import as_rows, check_points
 from isoproj.numerics.storage import Mapped, Storage, row_slices
-from isoproj.pairs.duplicates import first_copies
 from isoproj.pairs.points import Points
+from isoproj.pairs.rows import first_copies
 from isoproj.pairs.rule import PairRule
 
 COMPONENTS = random_basis(1, 12, 3).T

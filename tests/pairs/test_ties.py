@@ -8,8 +8,8 @@ import pytest
 from isoproj import audit
 from isoproj.pairs import full_scan, worst_pairs
 from isoproj.pairs.full_scan import ScanSettings, summarise
+from isoproj.pairs.losses import exact_losses
 from isoproj.pairs.rule import prepare_pairs
-from isoproj.pairs.top_pairs import exact_losses
 from isoproj.pairs.worst_pairs import WorstPairsSettings, find_worst
 
 N, D = 150, 24

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from geometry import cloud, every_pair, random_simplex
 
+from isoproj.pairs.moments import far_moment
 from isoproj.pairs.points import Points
 from isoproj.proof.bounds import lower_bound
-from isoproj.proof.moments import far_moment
 
 EPS = np.finfo(np.float64).eps
 

@@ -22,8 +22,7 @@ from isoproj.estimators.base import (
     telling,
 )
 from isoproj.estimators.geometry import Geometry
-from isoproj.numerics.arrays import Rows
-from isoproj.numerics.scalars import is_number
+from isoproj.numerics.arrays import Rows, is_number
 from isoproj.numerics.spectral import Array, Indices, contraction
 from isoproj.numerics.threads import one_blas_thread
 from isoproj.pairs.moments import DualProblem, pose

@@ -15,13 +15,13 @@ import numpy as np
 
 from isoproj.baselines.base import Baseline, Found, Task
 from isoproj.baselines.fantope import FractionalProjection
+from isoproj.baselines.game import Game, Look, kept_by, weights_of
 from isoproj.baselines.rounds import Best
 from isoproj.estimators.base import check_positive
 from isoproj.estimators.descriptions import described_by
-from isoproj.numerics.progress import Step, tell
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.moments import DualProblem
-from isoproj.solvers.api import Clock, Status
+from isoproj.solvers.api import Clock
 
 __all__ = ["FairPCA", "reduce_rank"]
 
@@ -106,14 +106,12 @@ class FairPCA(Baseline):
         rounded = FractionalProjection.of(reduced)
         basis = rounded.leading(self._k)
         game.basis.see(basis, 1.0 - float(problem.retained(basis).min()))
-        support = np.flatnonzero(game.weights.item)
         inside = (rounded.values > 1e-6) & (rounded.values < 1.0 - 1e-6)
         return Found(
             columns=game.basis.item,
             n_iter=game.n_rounds,
             status=status,
-            weighted_pairs=problem.pairs(support),
-            weights=game.weights.item[support],
+            **game.proof,
             extras={
                 "relaxed_": 1.0 - float(problem.retained(rounded.root).min()),
                 "n_fractional_": int(inside.sum()),
@@ -121,46 +119,25 @@ class FairPCA(Baseline):
         )
 
 
-class _Game:
+class _Game(Game):
     """Multiplicative weights on the pairs against the bases that answer them."""
 
     def __init__(self, problem: DualProblem, *, rate: float) -> None:
+        super().__init__(problem, rate=rate)
         n, d = problem.n_pairs, problem.coordinates.shape[1]
-        self.problem, self.rate, self.n_rounds = problem, rate, 0
         self.logs, self.total_kept = np.zeros(n), np.zeros(n)
-        self.total, self.total_weights = np.zeros((d, d)), np.zeros(n)
+        self.total = np.zeros((d, d))
         self.basis = Best(np.empty((d, 0)))
-        self.weights = Best(np.full(n, 1.0 / n))
+        self.distortion = 1.0
 
     @property
     def average(self) -> Array:
         """The average of the answers, a matrix of the fantope."""
         return self.total / self.n_rounds
 
-    def play(self, *, max_iter: int, tol: float, clock: Clock) -> Status:
-        """Play until the average's value is within ``tol`` of the best dual value."""
-        for iteration in range(1, max_iter + 1):
-            distortion = self._round()
-            relaxed = 1.0 - float(self.total_kept.min()) / iteration
-            lower = -self.weights.cost
-            step = Step(
-                iteration=iteration,
-                distortion=distortion,
-                lower_bound=lower,
-                seconds=clock.seconds,
-                relaxed=relaxed,
-            )
-            tell(step)
-            if relaxed - lower <= tol * lower:
-                return Status.CONVERGED
-            if clock.is_over:
-                return Status.TIME_LIMIT
-        return Status.MAX_ITER
-
-    def _round(self) -> float:
-        """Answer the weights, multiply them, and return the answer's distortion."""
-        weights = np.exp(self.logs - self.logs.max())
-        weights /= weights.sum()
+    def _round(self) -> None:
+        """Answer the weights, and multiply them by what the answer leaves."""
+        weights = weights_of(self.logs)
         lower, basis = self.problem.dual(weights)
         kept = self.problem.retained(basis)
         self.n_rounds += 1
@@ -168,14 +145,17 @@ class _Game:
         self.total_kept += kept
         self.total_weights += weights
         self.logs -= self.rate * kept
-        distortion = 1.0 - float(kept.min())
-        self.basis.see(basis, distortion)
+        self.distortion = 1.0 - float(kept.min())
+        self.basis.see(basis, self.distortion)
         self.weights.see(weights, -lower)
         if self.n_rounds % _AVERAGE_EVERY == 0:
             # The average of the weights often proves more than any one of them.
             average = self.total_weights / self.n_rounds
             self.weights.see(average, -self.problem.dual(average)[0])
-        return distortion
+
+    def _look(self) -> Look:
+        relaxed = 1.0 - float(self.total_kept.min()) / self.n_rounds
+        return Look(self.distortion, relaxed)
 
 
 def reduce_rank(
@@ -191,12 +171,12 @@ def reduce_rank(
     """
     if clock.is_over:
         return relaxed
-    floor = float(_kept(problem, relaxed).min())
+    floor = float(kept_by(problem, relaxed).min())
     for _ in range(max_iter):
         values, vectors = np.linalg.eigh(relaxed)
         inside = (values > _INTEGRAL) & (values < 1.0 - _INTEGRAL)
         frame, shares = vectors[:, inside], values[inside]
-        kept = _kept(problem, relaxed)
+        kept = kept_by(problem, relaxed)
         tight = np.flatnonzero(kept <= floor + _INTEGRAL)
         size = shares.size
         if tight.size + 1 >= size * (size + 1) // 2 or clock.is_over:
@@ -221,11 +201,6 @@ def _tidied(matrix: Array) -> Array:
     values = np.where(values < _INTEGRAL, 0.0, values)
     values = np.where(values > 1.0 - _INTEGRAL, 1.0, values)
     return np.asarray((vectors * values) @ vectors.T)
-
-
-def _kept(problem: DualProblem, matrix: Array) -> Array:
-    """Return the share that every pair keeps under a matrix of the fantope."""
-    return problem.retained(FractionalProjection.of(matrix).root)
 
 
 def _kept_change(problem: DualProblem, frame: Array, move: Array) -> Array:

@@ -12,13 +12,13 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 
 from isoproj.baselines.base import Baseline, Found, Task
+from isoproj.baselines.game import Game, Look
 from isoproj.baselines.rounds import Best
 from isoproj.estimators.base import check_positive
 from isoproj.estimators.descriptions import described_by
-from isoproj.numerics.progress import Step, tell
 from isoproj.numerics.spectral import Array, canonical_signs, top_eigenpairs
 from isoproj.pairs.moments import DualProblem
-from isoproj.solvers.api import Clock, Status
+from isoproj.solvers.api import Status
 
 __all__ = ["SequentialFairPCA"]
 
@@ -137,41 +137,25 @@ class SequentialFairPCA(Baseline):
         )
 
 
-class _Choice:
+class _Choice(Game):
     """The game for one component: weights on the pairs against single directions."""
+
+    # A dual value bounds one component after those chosen before.
+    is_bound = False
 
     def __init__(
         self, problem: DualProblem, basis: Array, kept: Array, *, rate: float
     ) -> None:
-        n, k = problem.n_pairs, basis.shape[1]
-        self.problem, self.basis, self.kept = problem, basis, kept
-        self.rate = rate
-        self.complement = np.linalg.qr(basis, mode="complete")[0][:, k:]
-        self.n_rounds, self.scale = 0, 0.0
-        self.gains, self.total_weights = np.zeros(n), np.zeros(n)
+        super().__init__(problem, rate=rate)
+        self.basis, self.kept = basis, kept
+        self.complement = np.linalg.qr(basis, mode="complete")[0][:, basis.shape[1] :]
+        self.scale, self.gains = 0.0, np.zeros(problem.n_pairs)
         self.total = np.zeros((self.complement.shape[1],) * 2)
         self.direction = Best(self.complement[:, 0])
-        self.weights = Best(np.full(n, 1.0 / n))
 
-    def play(self, *, max_iter: int, tol: float, clock: Clock, n_before: int) -> Status:
-        """Play until the average answer's loss is within ``tol`` of its bound."""
-        for iteration in range(1, max_iter + 1):
-            self._round()
-            lower = -self.weights.cost
-            relaxed = 1.0 - float((self.kept + self.gains / self.n_rounds).min())
-            step = Step(
-                iteration=n_before + iteration,
-                distortion=self.direction.cost,
-                lower_bound=0.0,
-                seconds=clock.seconds,
-                relaxed=relaxed,
-            )
-            tell(step)
-            if relaxed - lower <= tol * lower:
-                return Status.CONVERGED
-            if clock.is_over:
-                return Status.TIME_LIMIT
-        return Status.MAX_ITER
+    def _look(self) -> Look:
+        relaxed = 1.0 - float((self.kept + self.gains / self.n_rounds).min())
+        return Look(self.direction.cost, relaxed)
 
     def completed(self, k: int) -> Array:
         """Return ``k`` columns: those before, then the answers to equal weights."""

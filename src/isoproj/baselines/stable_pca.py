@@ -8,18 +8,14 @@ import numpy as np
 
 from isoproj.baselines.base import Baseline, Found, Task
 from isoproj.baselines.fantope import FractionalProjection, project_on_fantope
+from isoproj.baselines.game import Game, Look, kept_by, weights_of
 from isoproj.baselines.rounds import Best
 from isoproj.estimators.base import check_positive
 from isoproj.estimators.descriptions import described_by
-from isoproj.numerics.progress import Step, tell
 from isoproj.numerics.spectral import Array
 from isoproj.pairs.moments import DualProblem
-from isoproj.solvers.api import Clock, Status
 
 __all__ = ["StablePCA"]
-
-# Rounds between two measurements of the averages.
-_LOOK_EVERY = 10
 
 
 @described_by(Baseline)
@@ -90,64 +86,40 @@ class StablePCA(Baseline):
     def _search(self, task: Task) -> Found:
         problem = task.dense_problem(type(self).__name__, self._k)
         saddle = _Saddle(problem, self._k, rate=self.rate)
-        status = saddle.run(
-            max_iter=int(self.max_iter),
-            tol=self.tol,
-            clock=task.clock,
+        status = saddle.play(
+            max_iter=int(self.max_iter), tol=self.tol, clock=task.clock
         )
-        support = np.flatnonzero(saddle.weights.item)
         return Found(
             columns=saddle.basis.item,
             n_iter=saddle.n_rounds,
             status=status,
-            weighted_pairs=problem.pairs(support),
-            weights=saddle.weights.item[support],
+            **saddle.proof,
             extras={"relaxed_": saddle.relaxed},
         )
 
 
-class _Saddle:
+class _Saddle(Game):
     """Mirror-prox between a matrix of the fantope and weights on the pairs."""
 
-    def __init__(self, problem: DualProblem, k: int, *, rate: float) -> None:
-        n, d = problem.n_pairs, problem.coordinates.shape[1]
-        self.problem, self.k, self.rate, self.n_rounds = problem, k, rate, 0
-        self.matrix = np.eye(d) * min(1.0, k / d)
-        self.logs = np.zeros(n)
-        self.total, self.total_weights = np.zeros((d, d)), np.zeros(n)
-        self.relaxed = 1.0
-        self.basis = Best(np.empty((d, 0)))
-        self.weights = Best(np.full(n, 1.0 / n))
+    look_every = 10
 
-    def run(self, *, max_iter: int, tol: float, clock: Clock) -> Status:
-        """Run until the averages are within ``tol`` of each other."""
-        for iteration in range(1, max_iter + 1):
-            self._round()
-            is_last = iteration == max_iter or clock.is_over
-            if iteration % _LOOK_EVERY and not is_last:
-                continue
-            lower, distortion = self._look()
-            tell(
-                Step(
-                    iteration=iteration,
-                    distortion=distortion,
-                    lower_bound=lower,
-                    seconds=clock.seconds,
-                    relaxed=self.relaxed,
-                )
-            )
-            if self.relaxed - lower <= tol * lower:
-                return Status.CONVERGED
-            if clock.is_over:
-                return Status.TIME_LIMIT
-        return Status.MAX_ITER
+    def __init__(self, problem: DualProblem, k: int, *, rate: float) -> None:
+        super().__init__(problem, rate=rate)
+        d = problem.coordinates.shape[1]
+        self.k, self.relaxed = k, 1.0
+        self.matrix = np.eye(d) * min(1.0, k / d)
+        self.logs = np.zeros(problem.n_pairs)
+        self.total = np.zeros((d, d))
+        self.basis = Best(np.empty((d, 0)))
 
     def _round(self) -> None:
         """Step from the current point with the gradients found at a trial step."""
-        trial = self._moved(_normalised(self.logs))
-        trial_weights = _normalised(self.logs - self.rate * self._kept(self.matrix))
+        trial = self._moved(weights_of(self.logs))
+        trial_weights = weights_of(
+            self.logs - self.rate * kept_by(self.problem, self.matrix)
+        )
         self.matrix = self._moved(trial_weights)
-        self.logs -= self.rate * self._kept(trial)
+        self.logs -= self.rate * kept_by(self.problem, trial)
         self.n_rounds += 1
         self.total += trial
         self.total_weights += trial_weights
@@ -157,12 +129,7 @@ class _Saddle:
         moment = self.problem.moment(weights)
         return project_on_fantope(self.matrix + self.rate * moment, self.k)
 
-    def _kept(self, matrix: Array) -> Array:
-        """Return the share that every pair keeps under a matrix of the fantope."""
-        return self.problem.retained(FractionalProjection.of(matrix).root)
-
-    def _look(self) -> tuple[float, float]:
-        """Measure the averages; return the best lower bound and the distortion."""
+    def _look(self) -> Look:
         average = FractionalProjection.of(self.total / self.n_rounds)
         self.relaxed = 1.0 - float(self.problem.retained(average.root).min())
         basis = average.leading(self.k)
@@ -170,10 +137,4 @@ class _Saddle:
         self.basis.see(basis, distortion)
         weights = self.total_weights / self.n_rounds
         self.weights.see(weights, -self.problem.dual(weights)[0])
-        return -self.weights.cost, distortion
-
-
-def _normalised(logs: Array) -> Array:
-    """Return weights with the given logarithms, scaled to sum 1."""
-    weights = np.exp(logs - logs.max())
-    return np.asarray(weights / weights.sum())
+        return Look(distortion, self.relaxed)

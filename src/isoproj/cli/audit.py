@@ -194,22 +194,19 @@ def _payload(
     # The histogram of an audit has many bins; these are enough for a plot.
     low = float(result.histogram[1][0])
     counts, edges = result.coarse_histogram(128, low=low)
-    return payloads.Audit(
+    return payloads.Audit.of(
+        result,
         model=options.model,
         data=payloads.Data.of(data),
-        distortion=result.distortion,
-        stretch=result.stretch,
-        mean=result.mean,
-        quantiles=payloads.quantiles_of(result),
-        worst_pairs=result.worst_pairs.tolist(),
-        worst_distortions=result.worst_distortions.tolist(),
-        n_pairs=result.n_pairs,
-        n_identical=result.n_identical,
-        n_close=result.n_close,
         histogram=payloads.Histogram(counts=counts.tolist(), edges=edges.tolist()),
-        neighbors=payloads.NeighborsFound.of(result.neighbors, options.queries),
+        neighbors=payloads.NeighborsFound.of_any(
+            result.neighbors, queries=options.queries
+        ),
         max_distortion=options.max_distortion,
-        nested=[payloads.PrefixLosses.of(k, part) for k, part in prefixes.items()],
+        nested=[
+            payloads.PrefixLosses.of(part, n_components=k)
+            for k, part in prefixes.items()
+        ],
         claims=claims,
         holds=all(claim.holds for claim in claims),
     )

@@ -205,29 +205,19 @@ def _payload(
     seconds: float,
 ) -> payloads.Fit:
     certificate = model.certificate_
-    return payloads.Fit(
+    return payloads.Fit.of(
+        certificate,
         data=payloads.Data.of(data),
         model=options.output,
-        n_components=model.n_components_,
         method=options.method,
         solver=getattr(model, "solver", "guaranteed"),
         status=model.status_,
         n_iter=model.n_iter_,
         seconds=seconds,
-        distortion=model.distortion_,
-        lower_bound=model.lower_bound_,
-        optimality_gap=certificate.optimality_gap,
         isometry=model.distortion_ / (2.0 - model.distortion_),
         scale=getattr(model, "scale_", 1.0),
-        n_pairs=certificate.n_pairs,
-        n_identical=certificate.n_identical,
-        n_close=certificate.n_close,
-        worst_pairs=model.worst_pairs_.tolist(),
-        worst_distortions=certificate.worst_distortions.tolist(),
-        fingerprint=certificate.fingerprint,
-        proof=certificate.proof,
         n_components_lower_bound=getattr(model, "n_components_lower_bound_", None),
-        guarantee=payloads.Kept.of(certificate.guarantee),
-        heldout=payloads.HeldoutLosses.of(model.heldout_),
+        guarantee=payloads.Kept.of_any(certificate.guarantee),
+        heldout=payloads.HeldoutLosses.after(model.heldout_),
         nested=payloads.Prefix.all_of(certificate),
     )

@@ -57,24 +57,15 @@ def _model_info(model: Model, console: Console) -> None:
     console.say(f"{model.path}: isoproj model, format {header.get('format_version')}")
     for name, text in rows.items():
         console.say(f"  {name:<12} {text}")
-    told = payloads.ModelFile(
+    told = payloads.ModelFile.of(
+        stated,
         estimator=header.get("estimator"),
         format_version=header["format_version"],
         parameters=parameters,
         fitted=header.get("fitted"),
-        n_features=stated.n_features,
-        n_components=stated.n_components,
         dtype=str(stated.components.dtype),
-        distortion=stated.distortion,
-        lower_bound=stated.lower_bound,
-        n_pairs=stated.n_pairs,
         pairs=stated.pair_kind,
-        include_norms=stated.include_norms,
-        min_distance=stated.min_distance,
-        n_close=stated.n_close,
-        n_points=stated.n_points,
-        fingerprint=stated.fingerprint,
-        guarantee=payloads.Kept.of(guarantee),
+        guarantee=payloads.Kept.of_any(guarantee),
         nested=payloads.Prefix.all_of(stated),
         versions=header.get("versions"),
     )
@@ -113,10 +104,7 @@ def _data_info(name: str, console: Console) -> None:
             format=format_ or (data.format if data else None),
             data=None if data is None else payloads.Data.of(data),
             fault=fault or None,
-            contents=[
-                payloads.Part(name=c.name, shape=c.shape, dtype=c.dtype)
-                for c in contents
-            ],
+            contents=[payloads.Part.of(content) for content in contents],
         )
     )
 

@@ -6,19 +6,16 @@ a text in ``Annotated`` describes it, a dict in ``Annotated`` is added to its sc
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict
 
 from isoproj.files.read.reading import DataFile
 from isoproj.numerics.arrays import is_sparse
 from isoproj.pairs.rule import PairKind
-from isoproj.proof.audit import AuditResult
-from isoproj.proof.certificate import Certificate, Guarantee
+from isoproj.proof.certificate import Certificate
 from isoproj.proof.heldout import Heldout
 from isoproj.proof.objective import Objective
-from isoproj.proof.recall import Neighbors
 from isoproj.proof.verify import CheckedClaim
 from isoproj.reproduction.claims import Outcome
 from isoproj.solvers.api import Status
@@ -59,7 +56,6 @@ __all__ = [
     "Transform",
     "Verdict",
     "Verify",
-    "quantiles_of",
 ]
 
 Count = Annotated[int, {"minimum": 0}]
@@ -81,6 +77,22 @@ Quantiles = Annotated[
 Close = Annotated[Count, "pairs closer than --min-distance"]
 KeptShare = Annotated[float, "of the objective"]
 KeptBound = Annotated[float, "no projection under the cap keeps more"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Told:
+    """What is told of an object, field by field."""
+
+    @classmethod
+    def of(cls, source: object, **more: Any) -> Self:  # noqa: ANN401
+        """Return the fields: those given, and the attributes of ``source``."""
+        names = [field.name for field in fields(cls) if field.name not in more]
+        return cls(**{name: getattr(source, name) for name in names}, **more)
+
+    @classmethod
+    def of_any(cls, source: object | None, **more: Any) -> Self | None:  # noqa: ANN401
+        """Return what is told of an object, None without one."""
+        return None if source is None else cls.of(source, **more)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,25 +127,13 @@ PointsRead = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class Kept(_Told):
     """What is kept on the whole under a cap."""
 
     objective: Objective
     cap: Annotated[float, "no pair that counts loses more"]
     kept: KeptShare
     kept_bound: KeptBound
-
-    @classmethod
-    def of(cls, guarantee: Guarantee | None) -> Self | None:
-        """Return what is told of a guarantee, None without one."""
-        if guarantee is None:
-            return None
-        return cls(
-            objective=guarantee.objective,
-            cap=guarantee.cap,
-            kept=guarantee.kept,
-            kept_bound=guarantee.kept_bound,
-        )
 
 
 KeptOrNull = Annotated[
@@ -142,7 +142,7 @@ KeptOrNull = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prefix:
+class Prefix(_Told):
     """What the first dimensions of a nested projection lose, and their bound."""
 
     n_components: Count
@@ -154,12 +154,7 @@ class Prefix:
     def all_of(cls, certificate: Certificate) -> list[Self]:
         """Return what is told of all prefixes; nothing if none was asked for."""
         return [
-            cls(
-                n_components=prefix.n_components,
-                distortion=prefix.distortion,
-                lower_bound=prefix.lower_bound,
-                guarantee=Kept.of(prefix.guarantee),
-            )
+            cls.of(prefix, guarantee=Kept.of_any(prefix.guarantee))
             for prefix in certificate.prefixes
         ]
 
@@ -169,26 +164,13 @@ Prefixes = Annotated[
 ]
 
 
-def quantiles_of(result: AuditResult) -> dict[str, float]:
-    """Return the quantiles of an audit with their fractions as text."""
-    return {str(fraction): value for fraction, value in result.quantiles.items()}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Losses:
+class Losses(_Told):
     """How the share lost spreads over pairs."""
 
     distortion: Distortion
     mean: float
     quantiles: Quantiles
-
-    @classmethod
-    def of(cls, result: AuditResult, **more: int) -> Self:
-        """Return what is told of an audit; ``more`` are further fields."""
-        quantiles = quantiles_of(result)
-        return cls(
-            distortion=result.distortion, mean=result.mean, quantiles=quantiles, **more
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +184,7 @@ PairLossesOrNull = Annotated[PairLosses | None, "null where no pair counts"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewPointsPromise:
+class NewPointsPromise(_Told):
     """What holds for new points that are drawn like the points fitted."""
 
     new_point: Annotated[float, "no distance of a new point to a fitted one loses more"]
@@ -212,22 +194,16 @@ class NewPointsPromise:
     confidence: Annotated[float, "probability of each of the two statements"]
 
     @classmethod
-    def of(cls, heldout: Heldout) -> Self | None:
+    def after(cls, heldout: Heldout) -> Self | None:
         """Return what is told of new points, None if too few points were held out."""
         try:
-            promise = heldout.guarantee()
+            return cls.of(heldout.guarantee())
         except ValueError:
             return None
-        share = promise.new_pair_share
-        return cls(
-            new_point=promise.new_point,
-            new_pair_share=None if math.isnan(share) else share,
-            confidence=promise.confidence,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldoutLosses:
+class HeldoutLosses(_Told):
     """What pairs lose that have a point that was not fitted."""
 
     rows: Annotated[Sequence[Count], "row numbers that were held out"]
@@ -238,24 +214,20 @@ class HeldoutLosses:
     ]
 
     @classmethod
-    def of(cls, heldout: Heldout | None) -> Self | None:
+    def after(cls, heldout: Heldout | None) -> Self | None:
         """Return what is told of points held out, None without any."""
         if heldout is None:
             return None
-        within, across = (
-            None if result is None else PairLosses.of(result, n_pairs=result.n_pairs)
-            for result in (heldout.within, heldout.to_training)
-        )
-        return cls(
-            rows=heldout.rows.tolist(),
-            within=within,
-            to_training=across,
-            guarantee=NewPointsPromise.of(heldout),
+        return cls.of(
+            heldout,
+            within=PairLosses.of_any(heldout.within),
+            to_training=PairLosses.of_any(heldout.to_training),
+            guarantee=NewPointsPromise.after(heldout),
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Payload:
+class Payload(_Told):
     """The result of a verb."""
 
     verb: ClassVar[str]
@@ -335,7 +307,7 @@ class Histogram:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NeighborsFound:
+class NeighborsFound(_Told):
     """What a map does to nearest neighbours."""
 
     metric: Literal["euclidean", "cosine", "inner_product"]
@@ -353,24 +325,9 @@ class NeighborsFound:
     ]
     distortions: WorstLosses
 
-    @classmethod
-    def of(cls, found: Neighbors | None, queries: str | None) -> Self | None:
-        """Return what is told of neighbours, None if none were looked for."""
-        if found is None:
-            return None
-        return cls(
-            metric=found.metric,
-            queries=queries,
-            n_queries=found.n_queries,
-            recall={str(k): value for k, value in found.recall.items()},
-            nearest_changed=found.nearest_changed,
-            distorted=found.distorted.tolist(),
-            distortions=found.distortions.tolist(),
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrefixLosses:
+class PrefixLosses(_Told):
     """What the first dimensions of a nested projection do to the same pairs."""
 
     n_components: Count
@@ -378,17 +335,6 @@ class PrefixLosses:
     mean: float
     worst_pairs: Pairs
     recall: Annotated[Mapping[str, float], "empty without --recall"]
-
-    @classmethod
-    def of(cls, n_components: int, result: AuditResult) -> Self:
-        """Return what is told of the audit of a prefix."""
-        return cls(
-            n_components=n_components,
-            distortion=result.distortion,
-            mean=result.mean,
-            worst_pairs=result.worst_pairs.tolist(),
-            recall={str(k): value for k, value in result.recall.items()},
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -583,7 +529,7 @@ class ExperimentCount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(_Told):
     """What became of a claim of the paper."""
 
     claim: str
@@ -619,7 +565,7 @@ class Demo(Payload):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Part(_Told):
     """One array, data set or column inside a file."""
 
     name: str
@@ -641,7 +587,7 @@ class DataInfo(Payload):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelFile:
+class ModelFile(_Told):
     """What a model file states; only ``isoproj verify`` recomputes it."""
 
     estimator: str | None

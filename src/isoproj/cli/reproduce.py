@@ -228,11 +228,9 @@ def _counts(
 
 
 def _told(verdict: Verdict) -> payloads.Verdict:
-    return payloads.Verdict(
+    return payloads.Verdict.of(
+        verdict,
         claim=verdict.claim.name,
         statement=verdict.claim.statement,
         tolerance=verdict.claim.tolerance,
-        measured=verdict.measured,
-        outcome=verdict.outcome,
-        n_cells=verdict.n_cells,
     )

@@ -36,12 +36,6 @@ def schema_of(verb: str) -> Schema:
     """Return the JSON schema of what a verb prints with ``--json``.
 
     Every object of a payload is closed, and every property is required.
-
-    Examples
-    --------
-    >>> from isoproj.cli.schemas import schema_of
-    >>> sorted(schema_of("export")["properties"])[:3]
-    ['isoproj', 'model', 'n_bytes']
     """
     common: dict[str, Any] = {
         "verb": Literal[verb],

@@ -7,7 +7,7 @@ import math
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
@@ -25,12 +25,21 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 import isoproj
-from isoproj.numerics.arrays import Rows, as_rows, check_real, checked_rows, is_sparse
-from isoproj.numerics.other_arrays import like, on_host
+from isoproj.numerics.arrays import (
+    Rows,
+    as_rows,
+    check_memory_limit,
+    check_real,
+    checked_rows,
+    is_number,
+    is_sparse,
+    is_whole,
+    like,
+    on_host,
+)
 from isoproj.numerics.progress import LOGGER, Step, watching
-from isoproj.numerics.scalars import is_number, is_whole
 from isoproj.numerics.spectral import Array, canonical_signs, contraction, orthonormal
-from isoproj.numerics.storage import Storage, check_memory_limit, row_slices
+from isoproj.numerics.storage import Storage, row_slices
 from isoproj.numerics.threads import single_blas_thread
 from isoproj.pairs.points import Points, times
 from isoproj.pairs.rule import LABELLED, PairRule
@@ -39,8 +48,26 @@ from isoproj.proof.audit import audit
 if TYPE_CHECKING:
     from isoproj import Report
 
+    class CallbackSupport:
+        """The mixin of scikit-learn, or nothing."""
+
+    def with_callbacks(method: Callable[[Any], None]) -> Callable[[Any], None]:
+        """Return the method with the callbacks torn down after it."""
+        return method
+else:
+    try:
+        from sklearn.callback import CallbackSupportMixin as CallbackSupport
+        from sklearn.callback import with_callbacks
+    except ImportError:
+
+        class CallbackSupport:
+            """Stand in for the mixin of newer versions; it adds nothing."""
+
+
 __all__ = [
+    "CallbackSupport",
     "LinearProjection",
+    "calling_back",
     "check_count",
     "check_positive",
     "checked_gap",
@@ -301,11 +328,7 @@ def checked_gap(tol: object) -> float:
 
     Solvers that aim below their rounding stall early and return a looser bound.
     """
-    if (
-        isinstance(tol, bool)
-        or not isinstance(tol, float | int | np.number)
-        or not 0.0 < tol < math.inf
-    ):
+    if not is_number(tol) or not 0.0 < tol < math.inf:
         msg = f"tol must be a number above 0; got {tol!r}. Use 1e-3."
         raise ValueError(msg)
     return max(float(tol), _FINEST_GAP)
@@ -332,3 +355,43 @@ def telling(name: str, verbose: int) -> Iterator[None]:
         raise
     finally:
         LOGGER.info("%s: %s, %.1f s%s", name, end, time.monotonic() - start, last)
+
+
+@contextmanager
+def calling_back(
+    estimator: Any,  # noqa: ANN401
+    X: Any,  # noqa: ANN401
+    y: Any,  # noqa: ANN401
+) -> Iterator[None]:
+    """Call an estimator's callbacks at begin and end of a fit and after each step.
+
+    A callback that returns True after a step stops the fit as Ctrl-C does: the best of
+    both sides is returned.
+    """
+    if not hasattr(estimator, "set_callbacks"):
+        yield
+        return
+    given = {"estimator": estimator, "X": X, "y": y}
+    try:
+        fit = estimator._init_callback_context(max_subtasks=None)
+        fit.call_on_fit_task_begin(**given)
+
+        def listen(_: Step) -> None:
+            step = fit.subcontext(task_name="step").call_on_fit_task_begin(**given)
+            if step.call_on_fit_task_end(**given):
+                raise KeyboardInterrupt
+
+        if getattr(estimator, "_skl_callbacks", None):
+            with watching(listen, Step):
+                yield
+        else:
+            yield
+        fit.call_on_fit_task_end(**given, reconstruction_attributes={})
+    finally:
+        # Decorating ``fit`` itself would put a frame between it and its caller, whom
+        # warnings name.
+        with_callbacks(_nothing)(estimator)
+
+
+def _nothing(_: object) -> None:
+    """Do nothing, so that only the callbacks are torn down."""

@@ -17,23 +17,21 @@ from sklearn.utils.validation import check_is_fitted
 
 from isoproj.engines.base import Engine, chosen
 from isoproj.estimators.base import (
+    CallbackSupport,
     LinearProjection,
+    calling_back,
     check_count,
     check_positive,
     checked_gap,
     telling,
 )
-from isoproj.estimators.callbacks import CallbackSupport, calling_back
 from isoproj.estimators.geometry import Geometry
 from isoproj.estimators.nested import check_nested, fit_nested
-from isoproj.estimators.precision import warn_of_rounding
 from isoproj.exceptions import FormatError
-from isoproj.numerics.arrays import Rows
+from isoproj.numerics.arrays import Rows, check_memory_limit, is_number
 from isoproj.numerics.container import Tensors, read_container, write_container
 from isoproj.numerics.progress import Step
-from isoproj.numerics.scalars import is_number
 from isoproj.numerics.spectral import Indices
-from isoproj.numerics.storage import check_memory_limit
 from isoproj.pairs.rule import LABELLED, label_codes
 from isoproj.proof.bounds import certify_exclusion
 from isoproj.proof.certificate import Certificate
@@ -423,7 +421,7 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
 
     def _warn(self, geometry: Geometry) -> None:
         """Warn if nothing is lost, if rounding loses more, or of an early stop."""
-        warn_of_rounding(self.certificate_, geometry, stacklevel=3)
+        geometry.warn_of_rounding(self.certificate_, stacklevel=3)
         k, n_dims = self.n_components_, geometry.points.n_dims
         if k > n_dims and self.distortion_ <= _NOTHING:
             msg = (

@@ -11,10 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isoproj.estimators.base import check_positive, checked_gap, telling
-from isoproj.estimators.capped import certified_under_cap
 from isoproj.estimators.geometry import Geometry
-from isoproj.numerics.arrays import Rows, check_points
-from isoproj.numerics.scalars import is_whole
+from isoproj.numerics.arrays import Rows, check_points, is_whole
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.rule import PairRule
 from isoproj.proof.bounds import certify_each
@@ -389,7 +387,7 @@ def guarantee_frontier(
     with telling("guarantee_frontier", verbose):
         results = _frontier_results(problem, n_points)
     certificates = tuple(
-        certified_under_cap(geometry, result, int(k), kept, is_given=False)
+        geometry.certify_under_cap(result, int(k), kept, is_given=False)
         for result in results
     )
     parts = [certificate.guarantee for certificate in certificates]

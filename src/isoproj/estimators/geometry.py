@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,38 +11,38 @@ from functools import cached_property
 import numpy as np
 
 from isoproj.engines.base import Engine
-from isoproj.estimators.base import shipped_components
-from isoproj.exceptions import DuplicatePointsWarning
-from isoproj.numerics.arrays import Rows
-from isoproj.numerics.spectral import Array
+from isoproj.estimators.base import images_of, shipped_components
+from isoproj.exceptions import DuplicatePointsWarning, InfeasibleError
+from isoproj.numerics.arrays import Rows, as_dense
+from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.storage import Storage
 from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairRule, PairSet, prepare_pairs
-from isoproj.proof.bounds import Map, certify, certify_hull
+from isoproj.proof.bounds import Map, certify, certify_guarantee, certify_hull
 from isoproj.proof.certificate import Certificate
 from isoproj.proof.objective import Objective, objective_matrix
-from isoproj.solvers.api import Subspace, Weights
+from isoproj.solvers.api import Result, Subspace, Weights
 
 __all__ = ["Geometry"]
+
+# Rows whose pairs are measured, and entries of the differences of these pairs: of all,
+# and of those in memory at once.
+_MOST = 200
+_ENTRIES = 4e6
+_HELD = 1e5
+# A loss that rounding raises by less than this, or by less than this share of what is
+# kept, is not worth a warning.
+_LEAST = 1e-4
+_SHARE = 0.01
 
 
 @dataclass(frozen=True, eq=False)
 class Geometry:
-    """What a fit works on.
+    """What a fit works on: the rows as validated, their points, the pairs that count.
 
-    Parameters
-    ----------
-    rows : ndarray or CSR array of shape (n_rows, n_features)
-        The data as validated.
-    points : Points
-        The data in their span.
-    pairs : PairSet
-        The pairs that count.
-    memory_limit : float
-        Bytes that distances which are needed again may take.
-    engine : Engine or None
-        Where walks over pairs run.
+    Distances that are needed again may take ``memory_limit`` bytes. Walks over pairs
+    run on ``engine``.
     """
 
     rows: Rows
@@ -127,3 +128,115 @@ class Geometry:
             return certificate
         axes = np.ascontiguousarray(self.points.frame.lift(hull.axes).T)
         return certify_hull(self.points, certificate, axes, hull.pairs)
+
+    def certify_under_cap(
+        self, result: Result, k: int, objective: Objective, *, is_given: bool
+    ) -> Certificate:
+        """Certify the first basis of a result that is under its cap.
+
+        A cap that is given must hold to the last digit; an InfeasibleError says if it
+        is impossible or was not reached. Another cap gives way to the rounding of the
+        best projection found.
+        """
+        cap = result.cap
+        assert cap is not None
+        for basis in (result.basis, *result.fallbacks):
+            certificate = self.certify(self.components(basis, k), result.dual)
+            if certificate.distortion <= cap:
+                break
+        else:
+            if is_given and cap < 1.0:
+                raise InfeasibleError(_refusal(certificate, cap), certificate)
+            cap = certificate.distortion
+        return self.with_guarantee(certificate, result, objective, cap)
+
+    def with_guarantee(
+        self,
+        certificate: Certificate,
+        result: Result,
+        objective: Objective,
+        cap: float,
+    ) -> Certificate:
+        """Return the certificate with what is kept under a cap and the bound on it."""
+        return certify_guarantee(
+            self.points,
+            self.pairs,
+            certificate,
+            objective,
+            cap,
+            result.multipliers.pairs,
+            result.multipliers.weights,
+        )
+
+    def warn_of_rounding(self, certificate: Certificate, stacklevel: int) -> None:
+        """Warn if pairs of projected points, rounded as they are returned, lose more.
+
+        The certificate is about the matrix. Far from the origin the projected points
+        are rounded by more than the distances allow.
+        """
+        rows = self.rows
+        used = _rows_at_risk(certificate, int(rows.shape[0]))
+        at = np.column_stack(np.triu_indices(used.size, 1))
+        at = at[self.pairs.holds(used[at], self.points.n_points)]
+        if not at.size:
+            return
+        images = images_of(rows[used], certificate.components)
+        lengths = _lengths(as_dense(rows[used]), at)
+        kept = np.full(lengths.size, np.inf)
+        np.divide(_lengths(images, at), lengths, out=kept, where=lengths > 0.0)
+        losses = 1.0 - kept**2
+        losses[np.isnan(losses)] = -np.inf
+        worst = int(np.argmax(losses))
+        excess = float(losses[worst]) - certificate.distortion
+        if excess > max(_LEAST, _SHARE * (1.0 - certificate.distortion)):
+            i, j = used[at[worst]]
+            msg = (
+                f"In {images.dtype} the projections of rows {i} and {j} lose "
+                f"{losses[worst]:.4f} of their squared distance; "
+                f"{certificate.distortion:.4f} is certified, for exact arithmetic. The "
+                "rows are too far from the origin for their distances. Subtract the "
+                "mean from X first"
+                + (", or pass float64." if images.dtype.itemsize < 8 else ".")
+            )
+            warnings.warn(msg, UserWarning, stacklevel=stacklevel + 1)
+
+
+def _refusal(certificate: Certificate, cap: float) -> str:
+    """Return why a cap is refused: it is impossible, or it was not reached."""
+    k, found = certificate.n_components, f"{certificate.distortion:.4f}"
+    if cap < certificate.lower_bound:
+        return (
+            f"max_distortion={cap:g} is impossible in {k} dimensions: every "
+            f"projection loses {certificate.lower_bound:.4f} or more of some pair, "
+            f"proved by the certificate of this error; {found} is possible. Raise "
+            "max_distortion, or n_components."
+        )
+    return (
+        f"max_distortion={cap:g} was not reached in {k} dimensions: the best "
+        f"projection found loses {found} of some pair, and only losses below "
+        f"{certificate.lower_bound:.4f} are proved impossible, so that it is "
+        "unknown whether one exists. Raise max_distortion, or n_components."
+    )
+
+
+def _rows_at_risk(certificate: Certificate, n_rows: int) -> Indices:
+    """Return rows of the pairs that lose most, and of those that prove the bound."""
+    pairs = np.vstack([certificate.worst_pairs, certificate.weighted_pairs])
+    named = pairs[(pairs < n_rows).all(axis=1)].ravel()
+    first = np.sort(np.unique(named, return_index=True)[1])
+    room = 1 + math.isqrt(int(2 * _ENTRIES / certificate.n_features))
+    return np.sort(named[first[: min(_MOST, max(2, room))]])
+
+
+def _lengths(points: Rows, pairs: Indices) -> Array:
+    """Return the distances of pairs of rows, in float64, without overflow."""
+    lengths = np.empty(pairs.shape[0])
+    step = max(1, int(_HELD) // points.shape[1])
+    for start in range(0, pairs.shape[0], step):
+        chunk = pairs[start : start + step]
+        gaps = np.asarray(points[chunk[:, 0]], dtype=np.float64)
+        gaps -= points[chunk[:, 1]]
+        sizes = np.abs(gaps).max(axis=1)
+        gaps /= np.where(sizes > 0.0, sizes, 1.0)[:, None]
+        lengths[start : start + step] = sizes * np.linalg.norm(gaps, axis=1)
+    return lengths

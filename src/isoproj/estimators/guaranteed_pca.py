@@ -13,16 +13,14 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from isoproj.engines.base import Engine
 from isoproj.estimators.base import images_of
-from isoproj.estimators.capped import certified_under_cap
 from isoproj.estimators.certified import CertifiedProjection
 from isoproj.estimators.descriptions import described_by
 from isoproj.estimators.geometry import Geometry
 from isoproj.estimators.near_isometric import NearIsometricProjection
 from isoproj.exceptions import FormatError
-from isoproj.numerics.arrays import Rows, is_sparse
+from isoproj.numerics.arrays import Rows, is_number, is_sparse, like
 from isoproj.numerics.container import Tensors
-from isoproj.numerics.other_arrays import like
-from isoproj.numerics.scalars import is_number
+from isoproj.numerics.spectral import EPS
 from isoproj.numerics.storage import row_slices
 from isoproj.proof.certificate import Certificate
 from isoproj.proof.objective import Objective
@@ -32,7 +30,6 @@ from isoproj.solvers.solve import solve
 
 __all__ = ["GuaranteedPCA"]
 
-_EPS = float(np.finfo(np.float64).eps)
 # Relative rounding of a projected row, generously.
 _DIGITS = 1e-12
 
@@ -194,8 +191,7 @@ class GuaranteedPCA(CertifiedProjection):
         return Objective(self.objective)
 
     def _certified(self, geometry: Geometry, result: Result) -> Certificate:
-        return certified_under_cap(
-            geometry,
+        return geometry.certify_under_cap(
             result,
             self.n_components or result.basis.shape[1],
             self._objective(),
@@ -303,7 +299,7 @@ class GuaranteedPCA(CertifiedProjection):
         n_rows = int(rows.shape[0])
         size = float(np.abs(rows.data if is_sparse(rows) else rows).max(initial=0.0))
         shift = float(np.abs(self.mean_.astype(np.float64) - fresh.mean_).max())
-        rounding = 64.0 * float(np.finfo(self.mean_.dtype).eps) + n_rows * _EPS
+        rounding = 64.0 * float(np.finfo(self.mean_.dtype).eps) + n_rows * EPS
         # Images are rounded at the size of the rows, which may lie far from 0.
         found, blur = fresh.explained_variance_, _DIGITS * size
         allowed = 1e-6 * found + blur * np.sqrt(found) + blur**2

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
@@ -17,16 +16,14 @@ from isoproj.engines.base import Engine
 from isoproj.estimators.base import checked_gap, telling
 from isoproj.estimators.certified import CertifiedProjection
 from isoproj.estimators.geometry import Geometry
-from isoproj.estimators.precision import warn_of_rounding
-from isoproj.numerics.arrays import Rows, check_map, is_sparse
-from isoproj.numerics.other_arrays import like
+from isoproj.numerics.arrays import Rows, check_map, like
 from isoproj.numerics.spectral import Array, Indices
-from isoproj.numerics.storage import Storage
 from isoproj.pairs.moments import pose
 from isoproj.pairs.points import Points
+from isoproj.pairs.rows import stacked
 from isoproj.pairs.rule import PairKind, PairRule, PairSet
 from isoproj.pairs.worst_pairs import find_worst
-from isoproj.proof.bounds import certify, certify_hull, data_fingerprint
+from isoproj.proof.bounds import certify_hull, data_fingerprint
 from isoproj.proof.certificate import Certificate
 from isoproj.solvers.api import Journal, Problem, Result, Status, Weights
 from isoproj.solvers.checkpoint import Checkpoint
@@ -324,7 +321,7 @@ class NearIsometricProjection(CertifiedProjection):
             )
             raise ValueError(msg)
         geometry = Geometry.prepare(
-            _stacked(old, new, storage),
+            stacked(old, new, storage),
             PairRule.of("all"),
             storage=storage,
             memory_limit=float(self.memory_limit),
@@ -336,12 +333,11 @@ class NearIsometricProjection(CertifiedProjection):
 
     def _take_in(self, geometry: Geometry, journal: Journal, last: Certificate) -> None:
         """Certify the projection on more points; refine it if a new pair loses more."""
-        points, pairs = geometry.points, geometry.pairs
         components, k = last.components, last.n_components
         dual = Weights(last.weighted_pairs, last.weights)
         found = find_worst(
-            points,
-            pairs,
+            geometry.points,
+            geometry.pairs,
             components.astype(np.float64),
             n_worst=1,
             engine=self.engine,
@@ -353,23 +349,15 @@ class NearIsometricProjection(CertifiedProjection):
             dual = result.dual
             self.updated_ = "refined"
             self._adopt_solve(result)
-        certificate = certify(
-            points,
-            pairs,
-            components,
-            dual.pairs,
-            dual.weights,
-            n_rows=geometry.rows.shape[0],
-            engine=self.engine,
-        )
+        certificate = geometry.certify(components, dual)
         if last.hull is not None:
             hull = last.hull
             certificate = certify_hull(
-                points, certificate, hull.hull_axes, hull.hull_pairs
+                geometry.points, certificate, hull.hull_axes, hull.hull_pairs
             )
         # The pairs of a proof that fewer dimensions cannot do are all still there.
         self._adopt(replace(certificate, exclusion=last.exclusion))
-        warn_of_rounding(certificate, geometry, stacklevel=3)
+        geometry.warn_of_rounding(certificate, stacklevel=3)
 
     def _check_update(self, last: Certificate) -> None:
         """Raise unless the model's pairs and solver allow an update."""
@@ -534,15 +522,6 @@ class NearIsometricProjection(CertifiedProjection):
         return np.hstack([inside, np.eye(points.n_dims, k)])[:, :k]
 
 
-def _stacked(old: Rows, new: Rows, storage: Storage) -> Rows:
-    if is_sparse(old) or is_sparse(new):
-        return scipy.sparse.vstack([old, new], format="csr")
-    n_old, n_rows = old.shape[0], old.shape[0] + new.shape[0]
-    both = storage.empty((n_rows, old.shape[1]), np.result_type(old, new))
-    both[:n_old], both[n_old:] = old, new
-    return both
-
-
 def _still_pairs(
     points: Points, counting: PairSet, last: Certificate | None
 ) -> Indices | None:
@@ -551,6 +530,5 @@ def _still_pairs(
         return None
     pairs = last.weighted_pairs
     pairs = pairs[(pairs < points.n_points).all(axis=1)]
-    first = points.first_copy[pairs]
-    pairs = pairs[first[:, 0] != first[:, 1]]
+    pairs = pairs[points.are_distinct(pairs)]
     return np.asarray(pairs[counting.holds(pairs, points.n_points)])

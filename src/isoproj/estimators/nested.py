@@ -6,10 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
-from isoproj.estimators.capped import with_guarantee
 from isoproj.estimators.geometry import Geometry
+from isoproj.numerics.arrays import is_number, is_whole
 from isoproj.proof.certificate import Certificate
 from isoproj.proof.objective import Objective
 from isoproj.solvers.api import Problem, Result
@@ -37,7 +35,7 @@ def fit_nested(
         if objective is not None:
             # A prefix that a fit had no time to cap is held to what it loses.
             cap = max(alone.cap or 0.0, certificate.distortion)
-            certificate = with_guarantee(geometry, certificate, alone, objective, cap)
+            certificate = geometry.with_guarantee(certificate, alone, objective, cap)
         certificates.append(certificate)
     return found.whole, replace(certificates[-1], prefixes=tuple(certificates[:-1]))
 
@@ -47,7 +45,7 @@ def check_nested(nested: object, weights: object, n_components: int | None) -> N
     ks = _numbers(nested)
     if (
         ks is None
-        or not all(isinstance(k, int | np.integer) for k in ks)
+        or not all(is_whole(k) for k in ks)
         or n_components is None
         or not all(a < b for a, b in zip([0, *ks], [*ks, n_components], strict=True))
     ):
@@ -76,6 +74,4 @@ def _numbers(values: object) -> list[float] | None:
     if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
         return None
     found = list(values)  # type: ignore[call-overload]
-    kinds = (int, float, np.integer, np.floating)
-    is_good = all(isinstance(v, kinds) and not isinstance(v, bool) for v in found)
-    return found if is_good else None
+    return found if all(is_number(value) for value in found) else None

@@ -1,15 +1,15 @@
-"""Checks of the arrays that users pass: points, linear maps and lists of pairs."""
+"""Checks of what users pass: numbers, points, linear maps and lists of pairs."""
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+import sys
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
-from isoproj.numerics.other_arrays import on_host
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.storage import (
     SLICE_BYTES,
@@ -24,12 +24,17 @@ __all__ = [
     "as_dense",
     "as_rows",
     "check_map",
+    "check_memory_limit",
     "check_pair_list",
     "check_points",
     "check_real",
     "checked_rows",
+    "is_number",
     "is_sparse",
+    "is_whole",
+    "like",
     "not_finite",
+    "on_host",
 ]
 
 # Points in rows: a dense array (float32 or float64) or a scipy CSR array.
@@ -300,3 +305,64 @@ def check_pair_list(pairs: ArrayLike, n_points: int) -> Indices:
         raise ValueError(msg)
     ordered = np.sort(listed.astype(np.intp), axis=1)
     return np.unique(ordered, axis=0)
+
+
+def on_host(data: Any) -> Any:  # noqa: ANN401 - whatever came
+    """Return another library's array as a numpy array, and other data unchanged."""
+    if _is_tensor(data):
+        tensor = data.detach().cpu()
+        # numpy has no bfloat16; float32 holds its values exactly.
+        is_brain = tensor.dtype == sys.modules["torch"].bfloat16
+        return (tensor.float() if is_brain else tensor).numpy()
+    if not _is_standard(data):
+        return data
+    try:
+        return np.from_dlpack(data)
+    except (BufferError, RuntimeError, TypeError):
+        # Memory that another device, or a read-only array, does not lend.
+        return np.asarray(data)
+
+
+def like(found: NDArray[Any], data: Any) -> NDArray[Any]:  # noqa: ANN401 - anything
+    """Return a numpy array in the library and on the device of the data given."""
+    other: Any = found
+    if _is_tensor(data):
+        other = sys.modules["torch"].from_numpy(found).to(data.device)
+    elif _is_standard(data):
+        other = data.__array_namespace__().asarray(found, device=data.device)
+    # Callers are told numpy's type, which is what they get for what numpy knows.
+    return other  # type: ignore[no-any-return]
+
+
+def _is_tensor(data: object) -> bool:
+    """Return whether the data are a torch tensor, without importing torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(data, torch.Tensor)
+
+
+def _is_standard(data: object) -> bool:
+    """Return whether the data are an array of the standard, other than numpy's."""
+    # numpy's own arrays and scalars name their namespace too.
+    is_numpy = isinstance(data, np.ndarray | np.generic)
+    return hasattr(data, "__array_namespace__") and not is_numpy
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Return whether a value is a real number of Python or numpy."""
+    kinds = int | float | np.integer | np.floating
+    return isinstance(value, kinds) and not isinstance(value, bool)
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Return whether a value is an integer of Python or numpy."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def check_memory_limit(limit: object) -> None:
+    """Raise ValueError unless the limit is a number of bytes, 0 or more."""
+    if not is_number(limit) or not float(limit) >= 0.0:
+        msg = (
+            "memory_limit must be a number of bytes, 0 or more; "
+            f"got {limit!r}. Use 2e9."
+        )
+        raise ValueError(msg)

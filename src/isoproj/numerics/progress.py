@@ -113,23 +113,7 @@ def watching(
 ) -> Iterator[None]:
     """Call ``listener`` with every progress event inside the context.
 
-    Parameters
-    ----------
-    listener : callable
-        Called with each ``Step`` and each ``Walk``.
-    kind : type or None
-        ``Step`` or ``Walk`` to be called with events of that kind alone.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isoproj import NearIsometricProjection
-    >>> from isoproj.numerics.progress import Step, watching
-    >>> steps = []
-    >>> with watching(steps.append, Step):
-    ...     model = NearIsometricProjection(n_components=1).fit(np.eye(3))
-    >>> len(steps) > 0
-    True
+    With a ``kind``, ``Step`` or ``Walk``, it is called with events of that kind alone.
     """
 
     def chosen(event: Event) -> None:

@@ -7,6 +7,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 __all__ = [
+    "EPS",
     "Array",
     "Indices",
     "canonical_signs",
@@ -19,6 +20,8 @@ __all__ = [
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
+# Distance from 1 to the next float64 number.
+EPS = float(np.finfo(np.float64).eps)
 
 
 def _check_count(k: int, d: int) -> None:

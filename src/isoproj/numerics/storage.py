@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from isoproj.exceptions import ScratchError
-from isoproj.numerics.scalars import is_number
 
 __all__ = [
     "MEMORY_LIMIT",
@@ -28,7 +27,6 @@ __all__ = [
     "Mapped",
     "Storage",
     "check_exact",
-    "check_memory_limit",
     "rounded_away",
     "row_slices",
 ]
@@ -244,16 +242,6 @@ def rounded_away(place: str, value: object, name: str = "X") -> str:
         f"{name} must hold numbers that float64 holds exactly; {place} is {value}. "
         "Subtract a common offset from its column first, or cast with astype(float)."
     )
-
-
-def check_memory_limit(limit: object) -> None:
-    """Raise ValueError unless the limit is a number of bytes, 0 or more."""
-    if not is_number(limit) or not float(limit) >= 0.0:
-        msg = (
-            "memory_limit must be a number of bytes, 0 or more; "
-            f"got {limit!r}. Use 2e9."
-        )
-        raise ValueError(msg)
 
 
 def _reserve(descriptor: int, size: int, slice_bytes: int) -> None:

@@ -12,7 +12,13 @@ from typing import ParamSpec, TypeVar
 
 import threadpoolctl
 
-__all__ = ["n_threads", "one_blas_thread", "single_blas_thread", "threaded_map"]
+__all__ = [
+    "for_each_chunk",
+    "n_threads",
+    "one_blas_thread",
+    "single_blas_thread",
+    "threaded_map",
+]
 
 Parameters = ParamSpec("Parameters")
 Item = TypeVar("Item")
@@ -140,3 +146,15 @@ def threaded_map(
         finally:
             for future in waiting:
                 future.cancel()
+
+
+def for_each_chunk(
+    function: Callable[[slice], None], n_rows: int, step: int, threads: int = 0
+) -> None:
+    """Call a function with every slice of ``step`` rows, on threads; 0 means all."""
+    starts = range(0, n_rows, step)
+    # Starting threads for one chunk would only cost time.
+    threads = threads or (n_threads() if len(starts) > 1 else 1)
+    chunks = (slice(start, min(start + step, n_rows)) for start in starts)
+    for _ in threaded_map(function, chunks, threads):
+        pass

@@ -32,21 +32,25 @@ from the data itself.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.storage import Storage
-from isoproj.numerics.threads import n_threads, threaded_map
+from isoproj.numerics.threads import for_each_chunk, n_threads, threaded_map
+from isoproj.pairs.points import Points
 from isoproj.pairs.rows import squared_lengths
 
 __all__ = [
     "Block",
+    "DistanceTable",
     "PairBlocks",
     "SquaredDistances",
+    "Stripe",
     "Workspace",
     "inverse_squares",
     "is_close",
@@ -64,6 +68,12 @@ _CACHED_ROWS = 64
 _FEW_ENTRIES = 2**17
 # Entries of an array of differences.
 _GAP_ENTRIES = 2**20
+# Relative error of a squared distance beyond which a pair is measured by its
+# difference. In float32 a smaller one would single out too many clustered pairs.
+_ACCURACY = {np.dtype(np.float32): 0.1, np.dtype(np.float64): 1e-3}
+# Most entries of a stripe.
+_STRIPE_ENTRIES = 2**24
+Answer = TypeVar("Answer")
 
 
 def product_error(width: int, dtype: type[np.floating[Any]] | np.dtype[Any]) -> float:
@@ -146,20 +156,9 @@ class SquaredDistances:
     ) -> SquaredDistances:
         """Prepare rows for blocks of one precision.
 
-        Parameters
-        ----------
-        rows : ndarray of shape (n_points, n_columns)
-            The points; float64 where the error bound must hold.
-        dtype : dtype
-            Precision of the blocks.
-        blur : float
-            Error of a squared distance of the given rows.
-        haze : float
-            Error of a given row, as a length.
-        storage : Storage or None
-            Where the prepared rows go; None means memory.
-        columns : ndarray of shape (width,) or None
-            The columns to use; None means all.
+        Rows are float64 where the error bound must hold. ``blur`` is the error of a
+        squared distance of the given rows, and ``haze`` that of a row, as a length.
+        ``storage=None`` means memory, and ``columns=None`` all columns.
         """
         n_points, n_columns = rows.shape
         width = n_columns if columns is None else columns.size
@@ -167,17 +166,16 @@ class SquaredDistances:
         chosen = slice(None) if width == n_columns else columns
         right = (storage or Storage()).empty((n_points, width + 2), dtype)
 
-        def fill(start: int) -> None:
-            for first in range(start, min(start + _TASK_ROWS, n_points), _CACHED_ROWS):
-                some = slice(first, min(first + _CACHED_ROWS, n_points))
+        def fill(chunk: slice) -> None:
+            for first in range(chunk.start, chunk.stop, _CACHED_ROWS):
+                some = slice(first, min(first + _CACHED_ROWS, chunk.stop))
                 block = rows[some][:, chosen]
                 right[some, :width] = block
                 right[some, width] = 1.0
                 right[some, width + 1] = squared_lengths(block)
 
-        threads = 1 if right.size <= _FEW_ENTRIES else n_threads()
-        for _ in threaded_map(fill, range(0, n_points, _TASK_ROWS), threads):
-            pass
+        threads = 1 if right.size <= _FEW_ENTRIES else 0
+        for_each_chunk(fill, n_points, _TASK_ROWS, threads)
         error = product_error(width, dtype)
         # Squares next to the smallest number of a precision lose digits.
         faint = 8.0 * (width + 12) * float(np.finfo(dtype).tiny)
@@ -223,6 +221,11 @@ class SquaredDistances:
     def errors(self, pairs: Indices) -> Array:
         """Return the error bound of each pair's entry."""
         norms = self.norms[pairs].sum(axis=1, dtype=np.float64)
+        return np.asarray(self.error * norms + self.offset)
+
+    def block_errors(self, rows: slice, columns: slice) -> Real:
+        """Return the error bound of every entry of a block."""
+        norms = self.norms[rows][:, None] + self.norms[columns]
         return np.asarray(self.error * norms + self.offset)
 
     def row_errors(self, rows: slice, columns: slice) -> Real:
@@ -323,3 +326,110 @@ class PairBlocks:
             least = squares.min(axis=1)
         close += np.array([rows.start, columns.start])
         return Block(rows, columns, squares, least, absent, close)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stripe:
+    """The shares that a map keeps of some rows' pairs.
+
+    ``shares`` has shape (n_rows, n_points - start), NaN where there is no pair or a
+    close one; the next stripe uses the memory again. ``close`` holds the close pairs
+    of a stripe that was measured anew.
+    """
+
+    start: int
+    shares: Real
+    close: Indices
+
+    def pairs(self, flat: Indices) -> Indices:
+        """Return the point numbers of flat entries, shape (m, 2)."""
+        i, j = np.divmod(flat, self.shares.shape[1])
+        return np.column_stack([i + self.start, j + self.start])
+
+
+class DistanceTable:
+    """Inverse squared distances of all pairs, in stripes of rows.
+
+    Kept in memory, they make the shares that a map keeps cost one product of the width
+    of the map; otherwise stripes are measured anew. The table leaves out the close
+    pairs of all kept stripes; ``close`` lists them in order.
+    """
+
+    def __init__(self, points: Points, dtype: np.dtype[Any], block_rows: int) -> None:
+        n = points.n_points
+        step = max(1, min(block_rows, _STRIPE_ENTRIES // n))
+        self.points = points
+        self.dtype = dtype
+        self.close: Indices = np.empty((0, 2), dtype=np.intp)
+        self._rows = [slice(a, min(a + step, n)) for a in range(0, n, step)]
+        self._blocks = PairBlocks(points.first_copy, _ACCURACY[dtype])
+        self._kept: list[Real] = []
+        self._workspace = Workspace()
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the table is in memory."""
+        return bool(self._kept)
+
+    def keep(self) -> None:
+        """Measure all stripes, keep them in memory, and list the close pairs."""
+        distances = self._distances()
+
+        def visit(number: int) -> tuple[Real, Indices]:
+            return self._measured(distances, self._rows[number])
+
+        measured = list(self._mapped(visit))
+        self._kept = [inverse for inverse, _ in measured]
+        self.points.storage.count(self._kept)
+        close = np.concatenate([near for _, near in measured])
+        self.close = close[np.lexsort((close[:, 1], close[:, 0]))]
+
+    def over_stripes(
+        self, mapped: Array, look: Callable[[Stripe], Answer]
+    ) -> Iterator[Answer]:
+        """Yield ``look(stripe)`` for all stripes, given the points under a map."""
+        storage = self.points.storage
+        images = SquaredDistances.of(mapped, self.dtype, storage=storage)
+        distances = None if self.is_kept else self._distances()
+
+        def visit(number: int) -> Answer:
+            rows = self._rows[number]
+            if distances is None:
+                inverse, close = self._kept[number], self.close[:0]
+            else:
+                inverse, close = self._measured(distances, rows)
+            shares = self._workspace.arrays(1, inverse.shape, self.dtype)[0]
+            self._squares(images, rows, shares)
+            shares *= inverse
+            return look(Stripe(rows.start, shares, close))
+
+        return self._mapped(visit)
+
+    def _distances(self) -> SquaredDistances:
+        points = self.points
+        return SquaredDistances.of(
+            points.coordinates, self.dtype, storage=points.storage
+        )
+
+    def _measured(
+        self, distances: SquaredDistances, rows: slice
+    ) -> tuple[Real, Indices]:
+        """Return inverse squared distances of a stripe, and its close pairs."""
+        squares = self._squares(distances, rows)
+        columns = slice(rows.start, self.points.n_points)
+        block = self._blocks.marked(distances, squares, rows, columns)
+        return block.inverted(), block.close
+
+    def _squares(
+        self, distances: SquaredDistances, rows: slice, out: Real | None = None
+    ) -> Real:
+        """Return the squared distances of a stripe."""
+        if len(self._rows) == 1:
+            return distances.table(out)
+        columns = slice(rows.start, self.points.n_points)
+        return distances.block(distances.left(rows), columns, out)
+
+    def _mapped(self, function: Callable[[int], Answer]) -> Iterator[Answer]:
+        """Yield ``function(number)`` for all stripes, computed by threads."""
+        n_stripes = len(self._rows)
+        return threaded_map(function, range(n_stripes), min(n_threads(), n_stripes))

@@ -21,11 +21,17 @@ from isoproj.engines.base import Engine, Visitor, chosen
 from isoproj.numerics.progress import Walk, tell
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.blocks import Block, PairBlocks, Real, SquaredDistances, Workspace
-from isoproj.pairs.even_maps import NEARLY_EVEN, EvenMap, unevenness
+from isoproj.pairs.losses import (
+    N_BINS,
+    NEARLY_EVEN,
+    EvenMap,
+    PairSummary,
+    Tally,
+    exact_losses,
+    unevenness,
+)
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairSet
-from isoproj.pairs.tally import N_BINS, PairSummary, Tally
-from isoproj.pairs.top_pairs import exact_losses
 
 __all__ = [
     "LARGEST_FLOAT32_RATIO",

@@ -21,9 +21,15 @@ from isoproj.exceptions import NoPairsError
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.storage import Storage, row_slices
 from isoproj.numerics.threads import one_blas_thread
-from isoproj.pairs.blocks import Mask, Real, inverse_squares, squared_gaps
+from isoproj.pairs.blocks import (
+    DistanceTable,
+    Mask,
+    Real,
+    Stripe,
+    inverse_squares,
+    squared_gaps,
+)
 from isoproj.pairs.directions import normalised
-from isoproj.pairs.distance_table import DistanceTable, Stripe
 from isoproj.pairs.moments import summed_moment
 from isoproj.pairs.points import Points
 from isoproj.pairs.rows import times

@@ -1,4 +1,4 @@
-"""Operations on rows, dense or sparse, threaded where rows are many."""
+"""Operations on rows, dense or sparse: lengths, scaling, products, identical rows."""
 
 from __future__ import annotations
 
@@ -6,21 +6,23 @@ import math
 
 import numpy as np
 import scipy.sparse
+from numpy.typing import NDArray
 
-from isoproj.numerics.arrays import Rows, is_sparse
-from isoproj.numerics.spectral import Array
+from isoproj.numerics.arrays import Rows, as_dense, is_sparse
+from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.storage import Storage
-from isoproj.numerics.threads import n_threads, threaded_map
+from isoproj.numerics.threads import for_each_chunk, n_threads, threaded_map
 
 __all__ = [
+    "first_copies",
     "largest_entry",
     "largest_of_each",
     "power_of_two",
     "scale_each",
     "scale_in_place",
     "squared_lengths",
+    "stacked",
     "times",
-    "with_zero_row",
 ]
 
 # Rows of a product, and rows that stay in the cache.
@@ -28,6 +30,7 @@ _CHUNK = 4096
 _SMALL_CHUNK = 1024
 # Sizes between 2^-100 and 2^100 can be squared in float64 without over- or underflow.
 _SAFE_EXPONENT = 100
+Words = NDArray[np.uint64]
 
 
 def squared_lengths(gaps: Rows) -> Array:
@@ -83,25 +86,22 @@ def scale_in_place(values: Rows, exponent: int) -> None:
     powers = [exponent // 2, exponent - exponent // 2]
     factors = [2.0**-p for p in ([exponent] if abs(exponent) < 1000 else powers)]
 
-    def scale(start: int) -> None:
-        chunk = data[start : start + _SMALL_CHUNK]
+    def scale(chunk: slice) -> None:
         for factor in factors:
-            chunk *= factor
+            data[chunk] *= factor
 
-    starts = range(0, data.shape[0], _SMALL_CHUNK)
-    for _ in threaded_map(scale, starts, n_threads()):
-        pass
+    for_each_chunk(scale, data.shape[0], _SMALL_CHUNK)
 
 
-def with_zero_row(rows: Rows, storage: Storage) -> Rows:
-    """Return the rows with a row of zeros after the last."""
-    n_rows, n_features = rows.shape
-    if is_sparse(rows):
-        zero = scipy.sparse.csr_array((1, n_features), dtype=rows.dtype)
-        return scipy.sparse.vstack([rows, zero], format="csr")
-    longer = storage.empty((n_rows + 1, n_features), rows.dtype)
-    longer[:n_rows], longer[n_rows] = rows, 0.0
-    return longer
+def stacked(rows: Rows, more: Rows, storage: Storage | None = None) -> Rows:
+    """Return rows above more rows; sparse if one of them is, else in ``storage``."""
+    if is_sparse(rows) or is_sparse(more):
+        first = scipy.sparse.csr_array(rows)
+        return scipy.sparse.vstack([first, more], format="csr")
+    shape = (rows.shape[0] + more.shape[0], rows.shape[1])
+    both = (storage or Storage()).empty(shape, np.result_type(rows, more))
+    both[: rows.shape[0]], both[rows.shape[0] :] = rows, more
+    return both
 
 
 def times(
@@ -119,12 +119,74 @@ def times(
     shape = (rows.shape[0], directions.shape[1])
     result = (storage or Storage()).empty(shape) if out is None else out
 
-    def fill(start: int) -> None:
-        stop = start + _CHUNK
-        np.matmul(rows[start:stop], directions, out=result[start:stop])
+    def fill(chunk: slice) -> None:
+        np.matmul(rows[chunk], directions, out=result[chunk])
 
-    # Starting threads for one chunk would only cost time.
-    threads = 1 if rows.shape[0] <= _CHUNK else n_threads()
-    for _ in threaded_map(fill, range(0, rows.shape[0], _CHUNK), threads):
-        pass
+    for_each_chunk(fill, rows.shape[0], _CHUNK)
     return result
+
+
+def first_copies(rows: Rows) -> Indices:
+    """Return for every row the smallest number of a row identical to it."""
+    hashes = _sparse_hashes(rows) if is_sparse(rows) else _dense_hashes(rows)
+    first = np.arange(rows.shape[0])
+    order = np.argsort(hashes, kind="stable")
+    repeated = np.flatnonzero(np.diff(hashes[order]) == 0)
+    # Rows with equal hashes are candidates; the rows themselves are compared.
+    for run in np.split(repeated, np.flatnonzero(np.diff(repeated) > 1) + 1):
+        if run.size == 0:
+            continue
+        members = order[run[0] : run[-1] + 2]
+        while members.size:
+            same = _equals(rows, members)
+            first[members[same]] = members[0]
+            members = members[~same]
+    return first
+
+
+def _equals(rows: Rows, members: Indices) -> NDArray[np.bool_]:
+    """Return which of the rows numbered ``members`` equal the first of them."""
+    lead = as_dense(rows[members[:1]])
+    same = np.empty(members.size, dtype=bool)
+    for start in range(0, members.size, _CHUNK):
+        block = as_dense(rows[members[start : start + _CHUNK]])
+        same[start : start + _CHUNK] = (block == lead).all(axis=1)
+    return same
+
+
+def _multipliers(count: int) -> Words:
+    """Return fixed random odd numbers."""
+    generator = np.random.default_rng(20131)
+    return generator.integers(1, 2**63, size=count, dtype=np.uint64) | np.uint64(1)
+
+
+def _words(values: Rows) -> Words:
+    """Return floats as 32-bit words; adding 0 makes -0 and 0 the same."""
+    normal = np.ascontiguousarray(values + values.dtype.type(0.0))
+    return normal.view(np.uint32).astype(np.uint64)
+
+
+def _dense_hashes(rows: Rows) -> Words:
+    """Return one 64-bit hash a row: words times random odd numbers, modulo 2^64."""
+    per_value = rows.dtype.itemsize // 4
+    multipliers = _multipliers(rows.shape[1] * per_value)
+    hashes = np.empty(rows.shape[0], dtype=np.uint64)
+    # Blocks of rows are small enough for their words to stay in the cache.
+    step = max(1, 2**17 // max(1, multipliers.size))
+
+    def fill(chunk: slice) -> None:
+        hashes[chunk] = _words(rows[chunk]) @ multipliers
+
+    for_each_chunk(fill, rows.shape[0], step)
+    return hashes
+
+
+def _sparse_hashes(rows: Rows) -> Words:
+    """Return the same hash as for dense rows, from the stored entries alone."""
+    per_value = rows.dtype.itemsize // 4
+    multipliers = _multipliers(rows.shape[1] * per_value).reshape(-1, per_value)
+    terms = (_words(rows.data).reshape(-1, per_value) * multipliers[rows.indices]).sum(
+        axis=1, dtype=np.uint64
+    )
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(terms, dtype=np.uint64)])
+    return np.asarray(sums[rows.indptr[1:]] - sums[rows.indptr[:-1]])

@@ -13,17 +13,17 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from isoproj.exceptions import NoPairsError
-from isoproj.numerics.arrays import Rows, check_pair_list
-from isoproj.numerics.scalars import is_number, is_whole
+from isoproj.numerics.arrays import Rows, check_pair_list, is_number, is_whole
 from isoproj.numerics.spectral import Indices
 from isoproj.numerics.storage import Storage
-from isoproj.pairs.neighbors import approximate_pairs, nearest_pairs
 from isoproj.pairs.points import Points
 from isoproj.pairs.selection import (
     LARGEST_LIST,
     all_pairs,
+    approximate_pairs,
     are_closer_than,
     labelled_pairs,
+    nearest_pairs,
     sample_pairs,
 )
 
@@ -116,7 +116,7 @@ class PairRule:
     @property
     def kind(self) -> PairKind:
         """Kind of the pairs; neighbours count as listed."""
-        if not isinstance(self.pairs, str) or self.pairs in _NEIGHBORS:
+        if not isinstance(self.pairs, str) or self.is_of_neighbors:
             return PairKind.LISTED
         if self.pairs not in WORDS:
             named = ", ".join(repr(word) for word in WORDS)
@@ -126,6 +126,11 @@ class PairRule:
             )
             raise ValueError(msg)
         return PairKind(self.pairs)
+
+    @property
+    def is_of_neighbors(self) -> bool:
+        """Whether the pairs are points with their nearest neighbours."""
+        return isinstance(self.pairs, str) and self.pairs in _NEIGHBORS
 
     @property
     def has_origin(self) -> bool:
@@ -187,21 +192,10 @@ class PairRule:
 class PairSet:
     """The pairs over which a distortion is a maximum.
 
-    Parameters
-    ----------
-    kind : PairKind
-        Kind of the pairs.
-    listed : ndarray of shape (n_pairs, 2) or None
-        Point numbers, smaller first; None means every pair of points.
-    n_pairs : int
-        Pairs that have a direction and are not too close.
-    n_identical : int
-        Pairs left out because their two points are the same.
-    n_close : int
-        Pairs of distinct points left out because they are closer than asked for.
-    rule : PairRule
-        The rule that gives exactly these pairs: neighbours as a list, labels as
-        integers.
+    ``listed``, of shape (n_pairs, 2), holds point numbers, smaller first; None means
+    every pair of points. ``n_identical`` pairs are left out because their two points
+    are the same, and ``n_close`` because they are closer than asked for. ``rule`` gives
+    exactly these pairs: neighbours as a list, labels as integers.
     """
 
     kind: PairKind

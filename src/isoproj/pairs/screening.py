@@ -23,16 +23,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from isoproj.numerics.spectral import Array, Indices, orthonormal
+from isoproj.numerics.spectral import EPS, Array, Indices, orthonormal
 from isoproj.numerics.storage import Storage
-from isoproj.numerics.threads import n_threads, threaded_map
+from isoproj.numerics.threads import for_each_chunk, n_threads, threaded_map
 from isoproj.pairs.blocks import Real, Workspace, product_error
 from isoproj.pairs.points import Points
 from isoproj.pairs.rows import squared_lengths, times
 
 __all__ = ["Screen", "ScreenSettings", "Screens", "Sieve"]
 
-_EPS = float(np.finfo(np.float64).eps)
 _CHUNK = 2048
 # Points that show in which directions the data spread.
 _POINTS = 1024
@@ -76,24 +75,13 @@ _USUAL = ScreenSettings()
 class Sieve:
     """Points in a few coordinates, with bounds on what a linear map keeps of pairs.
 
-    Parameters
-    ----------
-    coordinates : ndarray of shape (n_points, n_dims)
-        The points.
-    directions : ndarray of shape (n_dims, s + w)
-        Orthonormal: those of the map, then others in which the points spread most.
-    images : ndarray of shape (n_points, s + w)
-        Coordinates of the points along ``directions``.
-    gains : ndarray of shape (s,)
-        Squared singular values of the map.
-    squares : ndarray of shape (n_points,)
-        Squared length of each point.
-    rests : ndarray of shape (n_points,)
-        Length of the part of each point outside ``directions``, rounded up.
-    haze : float
-        Bound on the error of an image, relative to the length of its point.
-    sample : _Sample
-        Random pairs that show how many coordinates pay.
+    ``directions``, of shape (n_dims, s + w), are orthonormal: those of the map, then
+    others in which the points spread most. ``images`` are the points along them.
+    ``gains``, of shape (s,), are the squared singular values of the map. ``squares``
+    are the squared lengths of the points, and ``rests`` the lengths of their parts
+    outside ``directions``, rounded up. ``haze`` bounds the error of an image, relative
+    to the length of its point. ``sample`` holds random pairs that show how many
+    coordinates pay.
     """
 
     coordinates: Array
@@ -114,16 +102,7 @@ class Sieve:
         storage: Storage | None = None,
         settings: ScreenSettings = _USUAL,
     ) -> Sieve:
-        """Return a sieve for the map that keeps ``|linear.T x|^2`` of direction ``x``.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from isoproj.pairs.screening import Sieve
-        >>> sieve = Sieve.of(np.diag([3.0, 2.0, 1.0]), np.eye(3, 1))
-        >>> sieve.least(np.array([[0, 1], [1, 2]])).round(6).tolist()
-        [0.692308, 0.0]
-        """
+        """Return a sieve for the map that keeps ``|linear.T x|^2`` of ``x``."""
         vectors, sizes, _ = np.linalg.svd(linear, full_matrices=False)
         own = sizes > _RANK * max(float(sizes.max(initial=0.0)), 1e-300)
         vectors, gains = vectors[:, own], np.square(sizes[own])
@@ -132,7 +111,7 @@ class Sieve:
         storage = storage or Storage()
         images = times(coordinates, directions, storage)
         squares = _by_rows(lambda rows: squared_lengths(coordinates[rows]), coordinates)
-        haze = 16.0 * coordinates.shape[1] * _EPS
+        haze = 16.0 * coordinates.shape[1] * EPS
         rests = squares - squared_lengths(images)
         return Sieve(
             coordinates=coordinates,
@@ -383,8 +362,7 @@ def _fill_right(
     """Fill the right factor: coordinates, rest, 1, squares of image and point."""
     n_points, width = images.shape
 
-    def fill(start: int) -> None:
-        rows = slice(start, start + _CHUNK)
+    def fill(rows: slice) -> None:
         z = images[rows]
         rests = squares[rows] - squared_lengths(z)
         rest = _rounded_up_roots(rests, squares[rows], error)
@@ -394,5 +372,4 @@ def _fill_right(
         right[rows, width + 2] = np.square(z[:, : gains.size]) @ gains
         right[rows, width + 3] = squared_lengths(z) + rest**2
 
-    for _ in threaded_map(fill, range(0, n_points, _CHUNK), n_threads()):
-        pass
+    for_each_chunk(fill, n_points, _CHUNK)

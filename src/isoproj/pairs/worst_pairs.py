@@ -19,17 +19,16 @@ from isoproj.numerics.progress import Walk, tell
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.threads import single_blas_thread
 from isoproj.pairs.blocks import SquaredDistances, Workspace
-from isoproj.pairs.even_maps import NEARLY_EVEN, unevenness
 from isoproj.pairs.full_scan import (
     LARGEST_FLOAT32_RATIO,
     ScanSettings,
     largest_ratio,
     summarise,
 )
+from isoproj.pairs.losses import NEARLY_EVEN, Leaders, exact_losses, unevenness
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairSet
 from isoproj.pairs.screening import Screens, ScreenSettings, Sieve
-from isoproj.pairs.top_pairs import Leaders, exact_losses
 
 __all__ = ["Effort", "WorstPairs", "WorstPairsSettings", "find_worst"]
 
@@ -72,14 +71,8 @@ _USUAL = WorstPairsSettings()
 class Effort:
     """How many pairs were ruled out how, and how many were measured.
 
-    Parameters
-    ----------
-    by_product : int
-        Pairs ruled out by the narrow product of a block.
-    by_bound : int
-        Pairs ruled out by their bound from more coordinates.
-    measured : int
-        Pairs settled from the rows themselves, or ruled out by a full-width product.
+    Pairs are ruled out by the narrow product of a block, or by their bound from more
+    coordinates. Others are settled from the rows, or ruled out by a full-width product.
     """
 
     by_product: int = 0

@@ -10,9 +10,10 @@ from numpy.typing import ArrayLike
 
 from isoproj.numerics.arrays import Rows, check_map, check_points
 from isoproj.numerics.spectral import Array, Indices
+from isoproj.pairs.losses import exact_losses
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import prepare_pairs
-from isoproj.pairs.top_pairs import exact_losses
+from isoproj.pairs.selection import all_pairs, sample_pairs
 from isoproj.plot.axes import axes_or_new
 from isoproj.plot.charts import distances_chart, histogram_chart
 from isoproj.plot.display import Display
@@ -276,13 +277,10 @@ def shepard(
 def _sampled_pairs(points: Points, n_sampled: int, random_state: int) -> Indices:
     """Return all pairs of distinct points, or ``n_sampled`` random pairs."""
     n = points.n_points
-    if n * (n - 1) // 2 <= n_sampled:
-        pairs = np.column_stack(np.triu_indices(n, 1))
-    else:
-        drawn = np.random.default_rng(random_state).integers(n, size=(n_sampled, 2))
-        pairs = np.sort(drawn, axis=1)
-    first = points.first_copy[pairs]
-    return np.asarray(pairs[first[:, 0] != first[:, 1]], dtype=np.intp)
+    if n * (n - 1) // 2 > n_sampled:
+        return sample_pairs(points, n_sampled, random_state)
+    pairs = all_pairs(n)
+    return pairs[points.are_distinct(pairs)]
 
 
 def _distances(points: Points, pairs: Indices, linear: Array) -> tuple[Array, Array]:

@@ -20,6 +20,8 @@ __all__ = ["image_shape_of", "worst_pairs"]
 
 # A square of fewer features than this is too small for a picture.
 _SMALLEST = 36
+# Pixels between two images.
+_GAP = 2
 
 
 def image_shape_of(
@@ -127,17 +129,16 @@ def _names(pairs: NDArray[Any], labels: Sequence[str] | None) -> list[str]:
 
 
 def montage(
-    rows: Rows, pairs: NDArray[Any], shape: tuple[int, int], gap: int = 2
+    rows: Rows, pairs: NDArray[Any], shape: tuple[int, int]
 ) -> NDArray[np.float64]:
     """Return the images of pairs in one array: two in a row, NaN between them."""
     height, width = shape
-    canvas = np.full(
-        (len(pairs) * (height + gap) - gap, 2 * width + gap), math.nan, dtype=np.float64
-    )
+    size = (len(pairs) * (height + _GAP) - _GAP, 2 * width + _GAP)
+    canvas = np.full(size, math.nan)
     for at, pair in enumerate(pairs):
-        top = at * (height + gap)
+        top = at * (height + _GAP)
         for side, row in enumerate(pair):
-            left = side * (width + gap)
+            left = side * (width + _GAP)
             image = as_dense(rows[[int(row)]]).reshape(shape)
             canvas[top : top + height, left : left + width] = image
     return canvas
@@ -174,7 +175,7 @@ def _draw_images(
 ) -> None:
     """Draw pairs of images below each other, with their texts at the right."""
     axes.imshow(canvas, cmap="gray_r")
-    middles = [at * (shape[0] + 2) + shape[0] / 2 for at in range(len(named))]
+    middles = [at * (shape[0] + _GAP) + shape[0] / 2 for at in range(len(named))]
     axes.set_yticks(middles, _texts(named, losses))
     axes.set_xticks([])
     axes.yaxis.tick_right()

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isoproj.engines.base import Engine
-from isoproj.numerics.arrays import Rows, check_points, is_sparse
+from isoproj.numerics.arrays import Rows, check_memory_limit, check_points, is_sparse
 from isoproj.numerics.maps import LinearMap, Orientation, linear_map
 from isoproj.numerics.progress import Walk, watching
 from isoproj.numerics.spectral import Array, Indices
-from isoproj.numerics.storage import MEMORY_LIMIT, Storage, check_memory_limit
+from isoproj.numerics.storage import MEMORY_LIMIT, Storage
 from isoproj.pairs.full_scan import PairSummary, largest_ratio, summarise
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairRule, PairSet, prepare_pairs

@@ -20,6 +20,7 @@ from isoproj.engines.base import Engine
 from isoproj.exceptions import ClaimError
 from isoproj.numerics.arrays import Rows, as_dense, is_sparse
 from isoproj.numerics.spectral import (
+    EPS,
     Array,
     Indices,
     top_eigenvalue_sum,
@@ -27,16 +28,14 @@ from isoproj.numerics.spectral import (
 )
 from isoproj.numerics.storage import SLICE_BYTES, row_slices
 from isoproj.numerics.threads import single_blas_thread
-from isoproj.pairs.moments import pose
+from isoproj.pairs.moments import far_moment, pose, weighted_directions, weighted_moment
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import LABELLED, PairKind, PairSet
 from isoproj.pairs.worst_pairs import WorstPairs, find_worst
 from isoproj.proof.certificate import Certificate, Exclusion, Guarantee
 from isoproj.proof.confidence import share_above
 from isoproj.proof.hull import prove_hull
-from isoproj.proof.moments import far_moment, weighted_directions, weighted_moment
 from isoproj.proof.objective import Objective, kept_bound, share_kept
-from isoproj.proof.weights import weights_fault
 
 __all__ = [
     "Map",
@@ -50,12 +49,12 @@ __all__ = [
     "lower_bounds",
     "rounded_up",
     "spectral_ratio",
+    "weights_fault",
 ]
 
 # Orthonormal rows in the precision of the fitted model.
 Map: TypeAlias = NDArray[np.float64] | NDArray[np.float32]
 
-_EPS = float(np.finfo(np.float64).eps)
 # Bounds may cross by rounding, which is far less than this.
 _TOLERANCE = 1e-9
 # What to do if a solver returns what proves nothing.
@@ -111,7 +110,7 @@ def lower_bounds(
             continue
         # The moment has trace 1. Its rounding error is at most (m + n_features) eps in
         # norm; that of each of the k eigenvalues is a small multiple of order * eps.
-        allowance = k * _EPS * (m + n_features + 8 * moment.shape[0] + 64)
+        allowance = k * EPS * (m + n_features + 8 * moment.shape[0] + 64)
         bounds[at] = max(0.0, 1.0 - float(values[-k:].sum()) - allowance)
     return bounds
 
@@ -122,7 +121,7 @@ def _gram_or_moment(points: Points, pairs: Indices, shares: Array) -> Array:
     if m <= n_features:
         roots = weighted_directions(points, pairs, shares)
         return as_dense(roots @ roots.T)
-    dense = far_moment(points.rows, pairs, shares, _EPS * (m + n_features))
+    dense = far_moment(points.rows, pairs, shares, EPS * (m + n_features))
     if dense is None:
         return weighted_moment(points, pairs, shares)
     moment, far = dense
@@ -144,7 +143,7 @@ def spectral_ratio(points: Points, pairs: PairSet, k: int) -> float:
     if moment is None:
         return math.inf
     left = 1.0 - top_eigenvalue_sum(moment, k)
-    return 1.0 / left if left > points.n_dims * k * _EPS else math.inf
+    return 1.0 / left if left > points.n_dims * k * EPS else math.inf
 
 
 def _uniform_moment(points: Points, pairs: PairSet, k: int) -> Array | None:
@@ -362,6 +361,26 @@ def certify_exclusion(
 
 def rounded_up(summary: WorstPairs, k: int, n_features: int) -> float:
     """Return the largest loss plus its rounding error, at most 1."""
-    rounding = 2e-14 + 4 * _EPS * (k + n_features)
+    rounding = 2e-14 + 4 * EPS * (k + n_features)
     # No pair loses more than its whole length.
     return min(1.0, max(0.0, float(summary.worst_losses.max())) + rounding)
+
+
+def weights_fault(
+    counting: PairSet, pairs: Indices, weights: Array, points: Points
+) -> str:
+    """Return why weights on pairs prove no bound, or an empty string."""
+    if weights.shape != (pairs.shape[0],) or pairs.shape[1:] != (2,) or not pairs.size:
+        return "weights that do not fit their pairs"
+    if pairs.min() < 0 or pairs.max() >= points.n_points:
+        return "pairs outside the data"
+    with np.errstate(over="ignore"):
+        mass = weights.sum()
+    if not np.isfinite(mass) or weights.min() < 0.0:
+        return "weights that are negative or not finite"
+    if not points.are_distinct(pairs).all():
+        return "a pair of identical points"
+    # A pair that does not count may lose more than every pair that does.
+    if not counting.holds(pairs, points.n_points).all():
+        return "weight on a pair that does not count"
+    return ""

@@ -33,7 +33,7 @@ from isoproj.proof.file import (
 from isoproj.proof.hull import HullProof
 from isoproj.proof.objective import Objective
 
-__all__ = ["Certificate", "Exclusion", "Guarantee"]
+__all__ = ["Certificate", "Exclusion", "Guarantee", "certificate_of"]
 
 # What the maker of a certificate chose, in words; all pairs and directions need none.
 _RULES = {
@@ -391,3 +391,15 @@ def _prefix_sentence(prefix: Certificate) -> str:
         f"{_rounded_down(1.0 - prefix.distortion):.2f}%, of at most "
         f"{_rounded_up(1.0 - prefix.lower_bound):.2f}%."
     )
+
+
+def certificate_of(model: Any) -> Certificate:  # noqa: ANN401 - whatever came
+    """Return the certificate of a fitted estimator, or the certificate given."""
+    certificate = getattr(model, "certificate_", model)
+    if not isinstance(certificate, Certificate):
+        msg = (
+            "model must be a certificate, or a fitted estimator with a certificate; "
+            f"got {type(model).__name__}. Fit a NearIsometricProjection first."
+        )
+        raise ValueError(msg)  # noqa: TRY004 - scikit-learn's convention
+    return certificate

@@ -9,11 +9,11 @@ from fractions import Fraction
 import numpy as np
 import scipy.special
 
-from isoproj.numerics.scalars import is_number
+from isoproj.numerics.arrays import is_number
 from isoproj.numerics.spectral import Array
+from isoproj.pairs.losses import exact_losses
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import sample_pairs
-from isoproj.pairs.top_pairs import exact_losses
 
 __all__ = [
     "CONFIDENCE",

@@ -12,15 +12,13 @@ from sklearn.model_selection import train_test_split
 
 from isoproj.engines.base import Engine
 from isoproj.exceptions import NoPairsError
-from isoproj.numerics.arrays import Rows, is_sparse
-from isoproj.numerics.scalars import is_whole
+from isoproj.numerics.arrays import Rows, is_sparse, is_whole
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.threads import single_blas_thread
-from isoproj.pairs.blocks import product_error
-from isoproj.pairs.duplicates import first_copies
-from isoproj.pairs.neighbors import nearest_pairs
+from isoproj.pairs.blocks import SquaredDistances
+from isoproj.pairs.losses import exact_losses
 from isoproj.pairs.points import Points
-from isoproj.pairs.rows import squared_lengths
+from isoproj.pairs.rows import first_copies
 from isoproj.pairs.rule import (
     LABELLED,
     LARGEST_LIST,
@@ -29,7 +27,7 @@ from isoproj.pairs.rule import (
     label_codes,
     prepare_pairs,
 )
-from isoproj.pairs.top_pairs import exact_losses
+from isoproj.pairs.selection import nearest_pairs
 from isoproj.proof.audit import AuditResult, audit
 from isoproj.proof.confidence import (
     CONFIDENCE,
@@ -318,7 +316,7 @@ def measure_heldout(
     if own.kind is PairKind.SAMPLED:
         own = replace(own, pairs="all")
     chosen = rows[split.heldout]
-    if rule.pairs in ("neighbors", "approximate-neighbors"):
+    if rule.is_of_neighbors:
         # Few held-out points may have fewer neighbours among themselves than asked for.
         others = np.unique(first_copies(chosen)).size - 1
         own = replace(own, n_neighbors=max(1, min(int(rule.n_neighbors), others)))
@@ -355,10 +353,7 @@ def _disjoint_losses(
     # Rows may be sorted, so that neighbours in a file are alike: the order is random.
     order = np.random.default_rng(0).permutation(split.heldout)
     pairs = np.sort(order[: order.size // 2 * 2].reshape(-1, 2), axis=1)
-    if rule.kind in LABELLED:
-        labels = label_codes(rule, points.n_points)
-        same = labels[pairs[:, 0]] == labels[pairs[:, 1]]
-        pairs = pairs[same == (rule.kind is PairKind.WITHIN)]
+    pairs = _with_labels(pairs, rule, points.n_points)
     pairs = pairs[points.are_distinct(pairs)]
     if rule.min_distance > 0.0:
         pairs = pairs[points.distances(pairs) >= rule.min_distance]
@@ -390,17 +385,19 @@ def _largest_of_all(points: Points, split: Split, components: Array) -> Array:
     row are measured from the difference of their rows.
     """
     mapped, training = points.mapped(components), split.training
+    order = np.concatenate([training, split.heldout])
     spaces = [
-        (rows, rows[training], squared_lengths(rows[training]))
+        SquaredDistances.of(rows[order], storage=points.storage)
         for rows in (points.coordinates, mapped)
     ]
+    columns = slice(0, training.size)
     top = max(1.0, float(np.linalg.norm(components, 2)) ** 2)
     largest = np.zeros(split.heldout.size)
     for start in range(0, split.heldout.size, _BLOCK):
         block = split.heldout[start : start + _BLOCK]
-        (lengths, error), (images, image_error) = (
-            _squares(rows[block], others, norms) for rows, others, norms in spaces
-        )
+        rows = slice(training.size + start, training.size + start + block.size)
+        lengths, images = (space.block(space.left(rows), columns) for space in spaces)
+        error, image_error = (space.block_errors(rows, columns) for space in spaces)
         # Images inherit the rounding of the rows they were made of.
         image_error = image_error + top * error
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -418,14 +415,6 @@ def _largest_of_all(points: Points, split: Split, components: Array) -> Array:
         exact = exact_losses(points, pairs, components)
         np.maximum.at(largest, start + at, exact)
     return largest
-
-
-def _squares(some: Array, others: Array, norms: Array) -> tuple[Array, Array]:
-    """Return squared distances by a product, and how far each may be off."""
-    sums = squared_lengths(some)[:, None] + norms
-    return sums - 2.0 * (some @ others.T), product_error(some.shape[1], np.float64) * (
-        sums
-    )
 
 
 def _numbered(result: AuditResult, heldout: Indices, rows: Rows) -> Indices:
@@ -450,14 +439,19 @@ def _between(rows: Rows, split: Split, rule: PairRule) -> Indices:
     heldout, training = split.heldout, split.training
     if rule.kind is PairKind.DIRECTIONS:
         return np.empty((0, 2), dtype=np.intp)
-    if rule.pairs in ("neighbors", "approximate-neighbors"):
+    if rule.is_of_neighbors:
         points = Points.prepare(rows, rotate=False)
         return nearest_pairs(points, heldout, training, int(rule.n_neighbors))
     pairs = np.column_stack(
         [np.repeat(heldout, training.size), np.tile(training, heldout.size)]
     )
-    if rule.kind in LABELLED:
-        labels = label_codes(rule, int(rows.shape[0]))
-        same = labels[pairs[:, 0]] == labels[pairs[:, 1]]
-        pairs = pairs[same == (rule.kind is PairKind.WITHIN)]
-    return pairs
+    return _with_labels(pairs, rule, int(rows.shape[0]))
+
+
+def _with_labels(pairs: Indices, rule: PairRule, n_rows: int) -> Indices:
+    """Return the pairs whose labels count; all pairs if the rule is not by labels."""
+    if rule.kind not in LABELLED:
+        return pairs
+    labels = label_codes(rule, n_rows)[pairs]
+    is_within = labels[:, 0] == labels[:, 1]
+    return np.asarray(pairs[is_within == (rule.kind is PairKind.WITHIN)])

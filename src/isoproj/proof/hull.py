@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from scipy.spatial import ConvexHull, QhullError
 
 from isoproj.numerics.arrays import as_dense
-from isoproj.numerics.spectral import Array, Indices
+from isoproj.numerics.spectral import EPS, Array, Indices
 from isoproj.numerics.threads import single_blas_thread
+from isoproj.pairs.moments import weighted_directions
 from isoproj.pairs.points import Points
-from isoproj.proof.moments import weighted_directions
 
 __all__ = [
     "MOST_DIMENSIONS",
@@ -42,7 +42,6 @@ __all__ = [
 MOST_DIMENSIONS = 5
 # Most pairs of a hull in 2, 3, ... dimensions; each has about 100,000 facets.
 _MOST_PAIRS = (20_000, 20_000, 6_000, 1_500, 400)
-_EPS = float(np.finfo(np.float64).eps)
 # Facets that are tried as the one which a ray meets.
 _N_RAYS = 8
 # Axes further than this from orthonormal are refused.
@@ -53,18 +52,10 @@ _SKEW = 1e-8
 class HullProof:
     """The proof of a lower bound by a subspace and the hull of some directions in it.
 
-    Parameters
-    ----------
-    bound : float
-        No projection to k dimensions has a smaller distortion.
-    hull_axes : ndarray of shape (k + 1, n_features)
-        Orthonormal rows that span the subspace.
-    hull_pairs : ndarray of shape (m, 2)
-        Pairs whose directions, projected to the subspace, span the hull.
-
-    See Also
-    --------
-    isoproj.Certificate : Holds a hull proof if it is stronger than the dual weights.
+    No projection to k dimensions has a smaller distortion than ``bound``.
+    ``hull_axes``, of shape (k + 1, n_features), are orthonormal rows that span the
+    subspace. The directions of ``hull_pairs``, projected to the subspace, span the
+    hull.
     """
 
     bound: float
@@ -76,14 +67,9 @@ class HullProof:
 class Facets:
     """Simplices around the origin, as Qhull proposes them.
 
-    Parameters
-    ----------
-    corners : ndarray of shape (n_facets, d)
-        Numbers of points; with m points, number ``m + i`` is the negative of point i.
-    normals : ndarray of shape (n_facets, d)
-        Unit vectors that point away from the origin.
-    offsets : ndarray of shape (n_facets,)
-        Distances of the planes from the origin.
+    ``corners``, of shape (n_facets, d), are numbers of points; with m points, number
+    ``m + i`` is the negative of point i. ``normals`` are unit vectors that point away
+    from the origin, and ``offsets`` the distances of the planes from it.
     """
 
     corners: Indices
@@ -129,15 +115,15 @@ def hull_bound(points: Points, axes: Array, pairs: Indices) -> float:
     if np.abs(gram - np.eye(k + 1)).max() > _SKEW:
         return 0.0
     # A vector of the subspace is at most this much longer than its coordinates.
-    stretch = float(np.linalg.eigvalsh(gram)[-1]) + 8 * _EPS * (k + 1 + n_features)
+    stretch = float(np.linalg.eigvalsh(gram)[-1]) + 8 * EPS * (k + 1 + n_features)
     directions = weighted_directions(points, pairs, np.ones(pairs.shape[0]))
     projected = as_dense(directions @ axes.T)
     facets = hull_facets(projected)
     if facets is None:
         return 0.0
-    rounding = math.sqrt(k + 1) * _EPS * (2 * n_features + 8)
+    rounding = math.sqrt(k + 1) * EPS * (2 * n_features + 8)
     inradius = checked_inradius(projected, facets, rounding)
-    return float(min(1.0, inradius**2 / stretch)) * (1.0 - 16 * _EPS)
+    return float(min(1.0, inradius**2 / stretch)) * (1.0 - 16 * EPS)
 
 
 @single_blas_thread
@@ -155,7 +141,7 @@ def checked_inradius(projected: Array, facets: Facets, rounding: float) -> float
     Every coordinate vector of ``projected`` is off by at most ``rounding``.
     """
     d = projected.shape[1]
-    rounding += _EPS * (4 * d + 16)
+    rounding += EPS * (4 * d + 16)
     corners = np.vstack([projected, -projected])[facets.corners]
     lengths = np.linalg.norm(facets.normals, axis=1)
     if not facets.corners.size or not (lengths > 0.5).all():

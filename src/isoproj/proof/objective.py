@@ -19,15 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isoproj.numerics.arrays import Rows, as_dense, is_sparse
-from isoproj.numerics.spectral import Array, Indices, top_eigenvalue_sum
+from isoproj.numerics.spectral import EPS, Array, Indices, top_eigenvalue_sum
 from isoproj.numerics.storage import row_slices
 from isoproj.numerics.threads import (
     single_blas_thread,
 )
-from isoproj.pairs.moments import Gaps, summed_moment
+from isoproj.pairs.moments import Gaps, summed_moment, weighted_moment
 from isoproj.pairs.points import Points, times
 from isoproj.pairs.rule import PairSet
-from isoproj.proof.moments import weighted_moment
 
 __all__ = [
     "Objective",
@@ -37,7 +36,6 @@ __all__ = [
     "share_kept",
 ]
 
-_EPS = float(np.finfo(np.float64).eps)
 # Listed pairs that are processed at once.
 _CHUNK = 4096
 # Allowance for the rounding of distances in a mean over pairs.
@@ -206,7 +204,7 @@ def _bound(
 
     ``count`` terms were summed up in the matrix.
     """
-    allowance = k * _EPS * (count + 9 * matrix.shape[0] + 64) * (1.0 + mass)
+    allowance = k * EPS * (count + 9 * matrix.shape[0] + 64) * (1.0 + mass)
     if objective is Objective.DISTORTION:
         allowance += _PAIR_ALLOWANCE
     return float(top_eigenvalue_sum(matrix, k) + allowance)

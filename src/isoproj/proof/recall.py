@@ -24,14 +24,14 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from isoproj.numerics.arrays import Rows, is_sparse
+from isoproj.numerics.arrays import Rows, is_sparse, is_whole
 from isoproj.numerics.progress import Walk, tell
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.storage import Storage, row_slices
 from isoproj.numerics.threads import n_threads, one_blas_thread, threaded_map
 from isoproj.pairs.blocks import product_error
-from isoproj.pairs.duplicates import first_copies
 from isoproj.pairs.rows import (
+    first_copies,
     largest_entry,
     largest_of_each,
     scale_each,
@@ -130,8 +130,7 @@ def check_neighbors(
     asked: list[Any] = list(ks) if isinstance(ks, Iterable) else [ks]
     most = n_rows - 1 if is_own else n_rows
     for k in asked:
-        is_whole = isinstance(k, int | np.integer) and not isinstance(k, bool)
-        if not is_whole or not 1 <= k <= most:
+        if not is_whole(k) or not 1 <= k <= most:
             msg = (
                 f"recall must hold whole numbers from 1 to {most}, the rows that may be"
                 f" neighbours; got {k!r}. Ask for fewer."

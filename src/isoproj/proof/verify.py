@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from isoproj.exceptions import ClaimError
-from isoproj.numerics.arrays import Rows, check_points
-from isoproj.numerics.spectral import Indices
-from isoproj.numerics.storage import MEMORY_LIMIT, Storage, check_memory_limit
+from isoproj.numerics.arrays import Rows, check_memory_limit, check_points
+from isoproj.numerics.spectral import EPS, Indices
+from isoproj.numerics.storage import MEMORY_LIMIT, Storage
+from isoproj.pairs.losses import exact_losses
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairKind, PairSet, prepare_pairs
-from isoproj.pairs.top_pairs import exact_losses
 from isoproj.pairs.worst_pairs import WorstPairs, find_worst
 from isoproj.proof.bounds import (
     certify_guarantee,
@@ -25,8 +25,9 @@ from isoproj.proof.bounds import (
     lower_bound,
     rounded_up,
     spectral_ratio,
+    weights_fault,
 )
-from isoproj.proof.certificate import Certificate, Exclusion, Guarantee
+from isoproj.proof.certificate import Certificate, Exclusion, Guarantee, certificate_of
 from isoproj.proof.confidence import (
     chance_of_more,
     drawn_losses,
@@ -35,11 +36,9 @@ from isoproj.proof.confidence import (
 )
 from isoproj.proof.file import naming_fault
 from isoproj.proof.hull import HullProof, hull_bound
-from isoproj.proof.weights import weights_fault
 
 __all__ = ["CheckedClaim", "check_claims", "verify"]
 
-_EPS = float(np.finfo(np.float64).eps)
 # Another machine may round differently, by far less than this.
 _TOLERANCE = 1e-9
 # A certificate lists few worst pairs; a search for very many would take hours.
@@ -109,7 +108,7 @@ def check_claims(
     """
     check_memory_limit(memory_limit)
     storage = Storage(memory_limit)
-    certificate = _certificate_of(model)
+    certificate = certificate_of(model)
     rows = check_points(X, storage)
     names = getattr(X, "columns", None) if names is None else names
     naming = ("listed_pairs", "labels")
@@ -190,18 +189,6 @@ def _prefix_claim(whole: Certificate, prefix: Certificate) -> CheckedClaim:
         found=f"other {', '.join(other)}" if other else "the same",
         holds=not other,
     )
-
-
-def _certificate_of(model: Any) -> Certificate:  # noqa: ANN401 - whatever came
-    """Return the certificate of a fitted estimator, or the certificate given."""
-    certificate = getattr(model, "certificate_", model)
-    if not isinstance(certificate, Certificate):
-        msg = (
-            "verify needs a certificate or a fitted estimator that has one; got "
-            f"{type(model).__name__}. Pass model.certificate_."
-        )
-        raise ValueError(msg)  # noqa: TRY004 - scikit-learn's convention
-    return certificate
 
 
 def _names_claims(
@@ -360,7 +347,7 @@ def _orthonormal_claim(certificate: Certificate) -> CheckedClaim:
         # A map that stretches could lose less than any projection can.
         stretch = float(np.linalg.eigvalsh(gram)[-1]) - 1.0
     allowed = 1e-10 if certificate.components.dtype == np.float64 else 1e-5
-    rounding = 64.0 * _EPS * sum(exact.shape)
+    rounding = 64.0 * EPS * sum(exact.shape)
     return CheckedClaim(
         name="orthonormal rows",
         stated=f"off by at most {allowed:.0e}",
@@ -411,8 +398,7 @@ def _are_worst(
         return False
     if np.unique(np.sort(pairs, axis=1), axis=0).shape != pairs.shape:
         return False
-    first = points.first_copy[pairs]
-    if (first[:, 0] == first[:, 1]).any():
+    if not points.are_distinct(pairs).all():
         return False
     if not counting.holds(pairs, points.n_points).all():
         return False

@@ -17,7 +17,7 @@ from isoproj.numerics.container import versions
 from isoproj.numerics.spectral import Indices
 from isoproj.plot.images import image_shape_of
 from isoproj.proof.audit import AuditResult
-from isoproj.proof.certificate import Certificate
+from isoproj.proof.certificate import Certificate, certificate_of
 from isoproj.proof.recall import Metric
 from isoproj.proof.verify import check_claims
 from isoproj.reporting.maps import (
@@ -67,7 +67,7 @@ def facts_of(model: Any, X: ArrayLike | Rows | None, options: Options) -> Facts:
     ``ClaimError`` if a claim does not hold for the data, and ``ValueError`` if an
     option does not fit them.
     """
-    certificate = _certificate_of(model)
+    certificate = certificate_of(model)
     facts: Facts = {
         "format": "isoproj report",
         "format_version": FACTS_VERSION,
@@ -94,18 +94,6 @@ def facts_of(model: Any, X: ArrayLike | Rows | None, options: Options) -> Facts:
     if X is not None:
         facts.update(_measured(model, check_points(X), options, facts))
     return facts
-
-
-def _certificate_of(model: Any) -> Certificate:  # noqa: ANN401 - whatever came
-    """Return the certificate of a fitted model, or the certificate given."""
-    certificate = getattr(model, "certificate_", model)
-    if not isinstance(certificate, Certificate):
-        msg = (
-            "a report must be on a fitted model with a certificate; got "
-            f"{type(model).__name__}. Fit a NearIsometricProjection first."
-        )
-        raise ValueError(msg)  # noqa: TRY004 - scikit-learn's convention
-    return certificate
 
 
 def _model_facts(model: Any, certificate: Certificate, options: Options) -> Facts:  # noqa: ANN401
@@ -218,7 +206,7 @@ def _history(model: Any, *, kept: bool = False) -> list[Facts]:  # noqa: ANN401
         found = [(s, s.lower_bound, s.distortion) for s in first]
     lower, upper, told = 0.0, 1.0 if kept else math.inf, []
     # The best nested basis need not be the best of all rows.
-    is_nested = bool(_certificate_of(model).prefixes)
+    is_nested = bool(certificate_of(model).prefixes)
     for step, low, high in found:
         lower, upper = (low, high) if is_nested else (max(lower, low), min(upper, high))
         round_ = {"iteration": step.iteration, "upper": upper, "lower": lower}
@@ -253,7 +241,7 @@ def _measured(
     facts: Facts,
 ) -> Facts:
     """Return the facts that need the data."""
-    certificate = _certificate_of(model)
+    certificate = certificate_of(model)
     if options.labels is not None and len(options.labels) != rows.shape[0]:
         msg = (
             f"labels must name every one of {rows.shape[0]} points; got "
@@ -281,7 +269,7 @@ def _measured(
 
 def _checked_claims(model: Any, rows: Rows, max_pairs: int) -> Facts:  # noqa: ANN401
     """Recompute the model's claims, all pairs if they are few enough."""
-    scan = _certificate_of(model).n_pairs <= max_pairs
+    scan = certificate_of(model).n_pairs <= max_pairs
     claims = check_claims(model, rows, scan=scan)
     broken = [claim for claim in claims if not claim.holds]
     if broken:

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 
-from isoproj.numerics.arrays import Rows, is_sparse
+from isoproj.numerics.arrays import Rows
 from isoproj.numerics.maps import linear_map
 from isoproj.numerics.spectral import Array
+from isoproj.pairs.rows import stacked
 from isoproj.pairs.rule import LABELLED, LARGEST_LIST, PairKind
 from isoproj.proof.audit import AuditResult, audit
 from isoproj.proof.certificate import Certificate
@@ -138,7 +138,7 @@ def new_points(
             return None
         split = Split(np.arange(n_rows), np.arange(n_rows, n_rows + n_more))
         found = measure_heldout(
-            _stacked(rows, heldout),
+            stacked(rows, heldout),
             split,
             certificate.components,
             certificate.pairs.elsewhere(),
@@ -159,10 +159,3 @@ def _promise(found: Heldout) -> dict[str, Any]:
         "new_point": promise.new_point,
         "new_pair_share": None if math.isnan(share) else share,
     }
-
-
-def _stacked(rows: Rows, more: Rows) -> Rows:
-    """Return rows above more rows; sparse if one of them is."""
-    if is_sparse(rows) or is_sparse(more):
-        return scipy.sparse.vstack([rows, more], format="csr")
-    return np.vstack([rows, more])

@@ -10,15 +10,18 @@ import numpy as np
 from isoproj.numerics.arrays import Rows
 from isoproj.numerics.spectral import Array, Indices, orthonormal
 from isoproj.numerics.threads import single_blas_thread
+from isoproj.pairs.losses import exact_losses
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairKind, PairRule, prepare_pairs
-from isoproj.pairs.top_pairs import exact_losses
 from isoproj.pairs.worst_pairs import find_worst
 from isoproj.proof.audit import AuditResult, audit
 from isoproj.proof.bounds import lower_bounds
 from isoproj.proof.certificate import Certificate
 
 __all__ = ["Sample", "Scene", "sample_rows"]
+
+# Numbers of dimensions that a curve shows.
+_N_SHOWN = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -32,17 +35,14 @@ class Sample:
     is_whole: bool
 
 
-def sample_rows(
-    rows: Rows, pairs: str | PairRule, max_pairs: int, random_state: int = 0
-) -> Sample:
+def sample_rows(rows: Rows, rule: PairRule, max_pairs: int) -> Sample:
     """Return as much of the data as has at most ``max_pairs`` pairs.
 
     Data that are small enough are returned whole. Otherwise the sample is random rows
     with all their pairs, or, where pairs are listed, random pairs of the list.
     """
-    rule = pairs if isinstance(pairs, PairRule) else PairRule(pairs)
     n_all = int(rows.shape[0])
-    draw = np.random.default_rng(random_state)
+    draw = np.random.default_rng(0)
     if rule.kind is PairKind.LISTED:
         listed = np.asarray(rule.pairs)
         whole = listed.shape[0] <= max_pairs
@@ -133,11 +133,11 @@ class Scene:
         """Return the pairs that lose most under PCA, None for a sample."""
         return self.audits["pca"].worst_pairs if self.sample.is_whole else None
 
-    def ks(self, n_shown: int = 12) -> list[int]:
+    def ks(self) -> list[int]:
         """Return numbers of dimensions to draw; the model's own is among them."""
         k = self.certificate.n_components
         top = min(2 * k, self.points.n_dims)
-        ks = np.unique(np.rint(np.geomspace(1, max(top, 1), n_shown)).astype(int))
+        ks = np.unique(np.rint(np.geomspace(1, max(top, 1), _N_SHOWN)).astype(int))
         prefixes = [part.n_components for part in self.certificate.prefixes]
         return sorted({*ks.tolist(), min(k, top), *(n for n in prefixes if n <= top)})
 

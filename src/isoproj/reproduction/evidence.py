@@ -18,7 +18,9 @@ from isoproj.reproduction.table import ALGORITHM, N_STEPS, WHOLE
 
 __all__ = [
     "GRID",
+    "LABELS",
     "Judge",
+    "course",
     "judge_average",
     "judge_classes",
     "judge_corrected",
@@ -54,15 +56,17 @@ _PRINTED = {
 }
 # The table prints its step sizes with one to three digits, some of them cut off.
 _STEP_TOLERANCE = 0.025
-_NAMES = {
-    "dual_ascent": "the paper's algorithm",
+# What methods are called, in the order in which they are drawn, and in sentences.
+LABELS = {
+    "random": "random",
+    "pca": "PCA",
+    "sdp+dr/scs": "SDP+DR by SCS",
     "sdp+dr": "SDP+DR",
     "sdp+rr": "SDP+RR",
-    "sdp+dr/scs": "SDP+DR by SCS",
-    "pca": "PCA",
-    "random": "random",
+    ALGORITHM: "paper's algorithm",
     "minimax": "minimax",
 }
+_NAMES = LABELS | {ALGORITHM: f"the {LABELS[ALGORITHM]}"}
 
 
 def value(finished: Finished, method: str, name: str = "distortion") -> float:
@@ -124,16 +128,21 @@ def judge_sizes(cells: list[Finished]) -> _Judgement:
     return known > 0 and off == 0 and worst <= _STEP_TOLERANCE, text, known
 
 
-def _course(finished: Finished, name: str) -> list[tuple[float, float, bool]]:
-    """Return (multiple of the algorithm's time, distortion, is converged) by time."""
+def course(finished: Finished, name: str) -> dict[float, tuple[float, float, bool]]:
+    """Return what a method reached, by the time it was given.
+
+    Times are multiples of the algorithm's own. Each entry is the processor time that it
+    took, its distortion, and whether it converged.
+    """
     own = value(finished, ALGORITHM, "cpu_seconds")
-    found = []
+    found = {}
     for key, score in finished.scores.items():
         method, _, multiple = key.partition(" x ")
         if method == name and multiple and score.get("distortion") is not None:
-            ratio = score["cpu_seconds"] / own
-            found.append((ratio, score["distortion"], score["status"] == "converged"))
-    return sorted(found)
+            has_converged = score.get("status") == "converged"
+            ratio = value(finished, key, "cpu_seconds") / own
+            found[float(multiple)] = (ratio, value(finished, key), has_converged)
+    return found
 
 
 def _multiples(cells: list[Finished], name: str, *, equal: bool) -> tuple[str, float]:
@@ -144,12 +153,12 @@ def _multiples(cells: list[Finished], name: str, *, equal: bool) -> tuple[str, f
     """
     times, given = [], []
     for finished in cells:
-        course = _course(finished, name)
+        stops = sorted(course(finished, name).values())
         aim = value(finished, ALGORITHM) + _EQUAL
-        if course:
-            reached = [t for t, y, over in course if (y <= aim if equal else over)]
+        if stops:
+            reached = [t for t, y, over in stops if (y <= aim if equal else over)]
             times.append(min(reached, default=math.inf))
-            given.append(course[-1][0])
+            given.append(stops[-1][0])
     if not times:
         return "an unknown time (not run)", math.nan
     median, never = float(np.median(times)), sum(map(math.isinf, times))

@@ -15,7 +15,7 @@ from isoproj.plot.axes import Panels, save_panels
 from isoproj.plot.charts import curve_chart, floor_marks
 from isoproj.plot.marks import Axis, Band, Chart, Line, Mark, Note, Points, Rule
 from isoproj.plot.style import LOOKS, look_of
-from isoproj.reproduction.evidence import GRID, ratios, value
+from isoproj.reproduction.evidence import GRID, LABELS, course, ratios, value
 from isoproj.reproduction.records import Finished, Records
 from isoproj.reproduction.table import (
     ALGORITHM,
@@ -26,16 +26,6 @@ from isoproj.reproduction.table import (
 
 __all__ = ["FIGURES", "LABELS", "draw_all", "series"]
 
-# What methods are called, in the order in which they are drawn.
-LABELS = {
-    "random": "random",
-    "pca": "PCA",
-    "sdp+dr/scs": "SDP+DR by SCS",
-    "sdp+dr": "SDP+DR",
-    "sdp+rr": "SDP+RR",
-    ALGORITHM: "paper's algorithm",
-    "minimax": "minimax",
-}
 _KS = "dimensions kept, k"
 _LOSS = "worst pair's loss"
 _DOTS = (2.0, 2.0)
@@ -272,33 +262,20 @@ def _course(cells: list[Finished], method: str) -> list[tuple[float, float, floa
 
     A seed that has converged keeps its distortion at all later times.
     """
-    courses = [_stops(finished, method) for finished in cells]
-    courses = [course for course in courses if course]
+    courses = [found for finished in cells if (found := course(finished, method))]
     points = []
     for multiple in sorted(set().union(*courses)):
-        times = [course[multiple][0] for course in courses if multiple in course]
+        times = [stops[multiple][0] for stops in courses if multiple in stops]
         losses = [
-            course[max(m for m in course if m <= multiple)][1]
-            for course in courses
-            if min(course) <= multiple
+            stops[max(m for m in stops if m <= multiple)][1]
+            for stops in courses
+            if min(stops) <= multiple
         ]
         # The mean of a few late seeds would stretch the line beyond what is typical.
         if 2 * len(times) >= len(courses):
             middle = float(np.exp(np.mean(np.log(times))))
             points.append((middle, float(np.mean(losses)), float(np.std(losses))))
     return points
-
-
-def _stops(finished: Finished, method: str) -> dict[float, tuple[float, float]]:
-    """Return by nominal multiple the real one, of processor time, and the loss."""
-    own = value(finished, ALGORITHM, "cpu_seconds")
-    found = {}
-    for key in finished.scores:
-        name, _, multiple = key.partition(" x ")
-        if name == method and multiple and not math.isnan(value(finished, key)):
-            time = value(finished, key, "cpu_seconds") / own
-            found[float(multiple)] = (time, value(finished, key))
-    return found
 
 
 def _figure4(cells: list[Finished]) -> Panels:

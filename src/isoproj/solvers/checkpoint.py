@@ -13,7 +13,7 @@ import numpy as np
 from isoproj.exceptions import FormatError
 from isoproj.numerics.container import Header, Tensors, read_container, write_container
 from isoproj.pairs.oracle import PairSearch
-from isoproj.proof.weights import weights_fault
+from isoproj.proof.bounds import weights_fault
 
 __all__ = ["Checkpoint", "check_state"]
 
