@@ -127,7 +127,7 @@ MOVES = {
 
 @pytest.fixture(scope="module", params=OBJECTIVES)
 def reference(request):
-    X = stretched(1, 9, 3)
+    X = stretched(2, 9, 3)
     return X, model(max_distortion=0.45, objective=request.param).fit(X)
 
 

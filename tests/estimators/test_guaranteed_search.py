@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from geometry import cloud, every_pair
+from geometry import cloud, every_pair, random_basis
+from numpy.testing import assert_allclose
 from test_guaranteed_pca import OBJECTIVES, model, stretched
 
 from isoproj import GuaranteedPCA
@@ -48,3 +49,14 @@ def test_axes_of_the_plane_are_searched_on_every_side_of_what_the_cap_forbids(se
     model = GuaranteedPCA(1, max_distortion=cap, pairs="labels", random_state=0)
     guarantee = model.fit(X, y).certificate_.guarantee
     assert guarantee.kept == pytest.approx(kept[losses <= cap].max(), abs=1e-3)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_local_optima_are_left_in_rotated_coordinates_too(objective):
+    X = stretched(1, 9, 3)
+    first, other = (
+        model(max_distortion=0.45, objective=objective).fit(rows)
+        for rows in (X, X @ random_basis(9, 3, 3))
+    )
+    assert_allclose(other.kept_, first.kept_, rtol=1e-3)
+    assert_allclose(other.kept_bound_, first.kept_bound_, rtol=2e-3)
