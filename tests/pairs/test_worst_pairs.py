@@ -104,8 +104,8 @@ def real_rows(name):
         pytest.skip(f"needs {file}")
     with np.load(folder / file) as stored:
         rows = stored[key][:N_POINTS].astype(np.float32)
-    # Every fourth pixel: the reference forms the difference of each pair.
-    return rows[:, ::4] if name == "mnist" else rows
+    # Fewer columns: the reference forms the difference of each pair.
+    return rows[:, ::4] if name == "mnist" else rows[:, ::2]
 
 
 def generated():
