@@ -19,29 +19,38 @@ def _no_figures_left() -> Iterator[None]:
         pyplot.close("all")
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _short_hull_search() -> Iterator[None]:
-    """Let fits look at few subspaces for a better lower bound.
-
-    In few dimensions that search takes longer than the rest of a small fit. Any bound
-    that it finds is certified alike, so only tests that state how good it is need the
-    whole search: they use the fixture ``whole_hull_search``.
-    """
+def _short(patch: pytest.MonkeyPatch) -> None:
+    """Let fits look at few subspaces and start from one random basis."""
     from isoproj.solvers import hull
+    from isoproj.solvers.settings import DescentSettings, Settings
 
     few = hull.HullSettings(work=3e7, n_random=4, n_local=1, n_shaken=1)
     short = functools.partial(hull.hull_search, settings=few)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hull, "hull_search", short)
-        yield
+    patch.setattr(hull, "hull_search", short)
+    defaults = Settings.__init__.__kwdefaults__
+    patch.setitem(defaults, "descent", DescentSettings(n_restarts=1))
+
+
+_SEARCHES = pytest.MonkeyPatch()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _short_searches() -> Iterator[None]:
+    """Keep the searches of fits short.
+
+    In few dimensions, subspaces for a better lower bound and random starts for a better
+    basis take longer than the rest of a small fit. Whatever they find is certified
+    alike, so only tests that state how good it is need the whole search: they use the
+    fixture ``whole_search``.
+    """
+    _short(_SEARCHES)
+    yield
+    _SEARCHES.undo()
 
 
 @pytest.fixture(scope="module")
-def whole_hull_search() -> Iterator[None]:
-    """Let the fits of a module search for lower bounds as users' fits do."""
-    from isoproj.solvers import hull
-
-    with pytest.MonkeyPatch.context() as patch:
-        if isinstance(hull.hull_search, functools.partial):
-            patch.setattr(hull, "hull_search", hull.hull_search.func)
-        yield
+def whole_search() -> Iterator[None]:
+    """Let the fits of a module search as users' fits do."""
+    _SEARCHES.undo()
+    yield
+    _short(_SEARCHES)

@@ -12,6 +12,10 @@ seeds = st.integers(0, 2**32 - 1)
 # Three lines at 60 degrees: for k = 1 the relaxation stays below the optimum.
 THREE_LINES = np.array([[1.0, 0.0], [0.5, np.sqrt(0.75)], [-0.5, np.sqrt(0.75)]])
 
+# One descent and a loose bound, for tests that state nothing about how good a fit is.
+QUICK = {"tol": 0.5, "n_restarts": 0}
+QUICK_CAPPED = {"tol": 0.5, "slack": 0.5}
+
 
 def cloud(seed, n_points, n_features):
     return np.random.default_rng(seed).normal(size=(n_points, n_features))

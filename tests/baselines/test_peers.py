@@ -335,7 +335,7 @@ def test_no_method_goes_below_the_certified_lower_bound(seed, k):
         PCAProjection(k),
         PCAProjection(k, of="directions"),
         RandomProjection(k, random_state=0),
-        DualAscent(k),
+        DualAscent(k, max_iter=50),
         SDPProjection(k),
         SDPProjection(k, rounding="randomized", random_state=0),
         SDPProjection(k, rounding="binned", random_state=0),

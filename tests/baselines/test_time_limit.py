@@ -154,10 +154,10 @@ def test_a_conic_solver_is_not_started_out_of_time(hands, monkeypatch):
 
 
 def test_a_bisection_that_ran_out_of_time_is_told_of(hands):
-    rows = cloud(10, 25, 8) * 0.8 ** np.arange(8)
+    rows = cloud(10, 10, 4) * 0.8 ** np.arange(4)
     steps = []
     with watching(steps.append, Step):
-        whole = NuMax(n_components=7, random_state=0).fit(rows)
+        whole = NuMax(n_components=3, random_state=0).fit(rows)
     assert str(whole.status_) == "converged"
     last = len(steps) - 1
 
@@ -168,7 +168,7 @@ def test_a_bisection_that_ran_out_of_time_is_told_of(hands):
 
     steps.clear()
     with watching(told, Step):
-        model = NuMax(n_components=7, random_state=0, time_limit=1.0).fit(rows)
+        model = NuMax(n_components=3, random_state=0, time_limit=1.0).fit(rows)
     assert len(steps) == last
     assert str(model.status_) == "time_limit"
     assert max(model.distortion_, model.stretch_) <= model.delta_

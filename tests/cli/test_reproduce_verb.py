@@ -15,12 +15,12 @@ def bare(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_offline_the_bundled_digits_stand_in_and_the_missing_files_are_named(
+def test_offline_digits_stand_in_missing_files_are_named_and_a_second_run_only_reports(
     bare, run, checked
 ):
-    status, out, err = run(
-        "reproduce", "--only", "table1", "--offline", "--json", "--jobs", 1
-    )
+    arguments = ("reproduce", "--only", "table1", "--offline", "-o", "out", "--json")
+    arguments = (*arguments, "--jobs", 1)
+    status, out, err = run(*arguments)
     assert status == 0, err
     payload = checked(out)
     assert [(e["name"], e["finished"]) for e in payload["experiments"]] == [
@@ -30,15 +30,8 @@ def test_offline_the_bundled_digits_stand_in_and_the_missing_files_are_named(
     assert "mnist.npz" in told
     assert "20news_two_groups.json.gz" in told
     assert "digits stand in" in told
-    page = (bare / "results.md").read_text()
-    assert "2 of 2 cells are finished" in page
-    assert "8 x 8 digits" in page
-
-
-def test_a_second_run_only_reports(bare, run, checked):
-    arguments = ("reproduce", "--only", "table1", "--offline", "-o", "out", "--json")
-    arguments = (*arguments, "--jobs", 1)
-    assert run(*arguments)[0] == 0
+    assert "2 of 2 cells are finished" in (bare / "out.md").read_text()
+    assert "8 x 8 digits" in (bare / "out.md").read_text()
     records = (bare / "out" / "records.jsonl").read_bytes()
     page = (bare / "out.md").read_bytes()
     for more in ((), ("--report",)):

@@ -153,7 +153,7 @@ def test_before_a_projection_is_known_the_console_says_so(is_terminal, monkeypat
     assert "inf" not in drawn.getvalue()
 
 
-@pytest.mark.parametrize("verb", ["curve", "frontier"])
+@pytest.mark.parametrize("verb", [("curve",), ("frontier", "--n-points", 2)])
 def test_curves_tell_their_steps_too(verb, folder, run):
-    _, _, err = run(verb, "points.npy", "-k", 2, "-v")
+    _, _, err = run(*verb, "points.npy", "-k", 2, "-v")
     assert re.search(r"step \d+: .* s$", err, re.MULTILINE)

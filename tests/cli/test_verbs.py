@@ -20,16 +20,17 @@ from isoproj.solvers.api import history_of_table
 QUICK = ("--solver", "dual_ascent", "--max-iter", "10")
 
 
-def test_fit_saves_a_certified_model(folder, command, checked, points):
-    done = command("fit", "points.npy", "-k", 3, "-o", "m.isoproj", "--json", *QUICK)
-    assert done.returncode == 0, done.stderr
-    payload = checked(done.stdout.decode())
+def test_fit_saves_a_certified_model(folder, run, checked, points):
+    fit = ("fit", "points.npy", "-k", 3, "-o", "m.isoproj", "--json")
+    status, out, err = run(*fit, *QUICK)
+    assert status == 0, err
+    payload = checked(out)
     model = NearIsometricProjection.load("m.isoproj")
     assert payload["distortion"] == model.distortion_
     assert payload["lower_bound"] == model.lower_bound_
     assert payload["worst_pairs"] == model.worst_pairs_.tolist()
     assert payload["data"]["n_points"] == len(points)
-    assert b"points.npy (npy): 40 points" in done.stderr
+    assert "points.npy (npy): 40 points" in err
 
 
 @pytest.mark.parametrize(

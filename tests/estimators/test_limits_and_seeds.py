@@ -57,7 +57,7 @@ def test_one_limit_holds_for_the_search_for_dimensions_and_for_the_rest(
 def test_rounds_are_numbered_through_the_whole_fit():
     steps = []
     with watching(steps.append, Step):
-        model = GuaranteedPCA(3, random_state=0).fit(cloud(2, 40, 12))
+        model = GuaranteedPCA(3, random_state=0).fit(cloud(2, 20, 8))
     numbers = [step.iteration for step in steps]
     assert numbers == list(range(len(steps)))
     assert model.n_iter_ == model.history_[-1].iteration == numbers[-1]
@@ -81,9 +81,9 @@ def test_a_stall_has_a_name_and_advice_that_can_help():
 
 
 def test_a_tolerance_that_is_met_ends_the_fit():
-    rows = cloud(4, 80, 60)
-    coarse = NearIsometricProjection(20, random_state=0, tol=0.2).fit(rows)
-    fine = NearIsometricProjection(20, random_state=0, tol=1e-3).fit(rows)
+    rows = cloud(4, 60, 40)
+    coarse = NearIsometricProjection(15, random_state=0, tol=0.2).fit(rows)
+    fine = NearIsometricProjection(15, random_state=0, tol=1e-3).fit(rows)
     assert coarse.certificate_.optimality_gap <= 0.2
     assert len(coarse.history_) < len(fine.history_)
     assert coarse.status_ is Status.CONVERGED

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from geometry import cloud
+from geometry import QUICK, cloud
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -14,8 +14,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from isoproj import GuaranteedPCA, NearIsometricProjection
 
-# One descent to a loose bound: the contract is about calls, not about the optimum.
-QUICK = {"tol": 0.1, "n_restarts": 0}
 CONFIGURATIONS = [
     NearIsometricProjection(),
     NearIsometricProjection(1, solver="dual_ascent", max_iter=5),

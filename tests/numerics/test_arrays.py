@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -83,6 +85,14 @@ def test_a_missing_library_names_the_extra_that_installs_it():
 @pytest.mark.parametrize("threads", [1, 3])
 def test_threads_keep_the_order_of_the_items(threads):
     assert list(threaded_map(abs, range(-40, 0), threads)) == list(range(40, 0, -1))
+
+
+@pytest.mark.parametrize("n_items", [0, 1, 2])
+def test_a_single_item_starts_no_thread(n_items):
+    def here(item):
+        return threading.current_thread() is threading.main_thread()
+
+    assert list(threaded_map(here, range(n_items), 3)) == [n_items < 2] * n_items
 
 
 def test_the_environment_sets_the_number_of_threads(monkeypatch):

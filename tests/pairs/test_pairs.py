@@ -10,7 +10,7 @@ import types
 import numpy as np
 import pytest
 import scipy.sparse
-from geometry import brute_losses, cloud, every_pair
+from geometry import QUICK, QUICK_CAPPED, brute_losses, cloud, every_pair
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
@@ -79,7 +79,8 @@ def rule(kind):
 
 @functools.cache
 def fitted(kind, estimator=NearIsometricProjection, **options):
-    model = estimator(2, random_state=0, **OPTIONS[kind], **options)
+    quick = QUICK if estimator is NearIsometricProjection else QUICK_CAPPED
+    model = estimator(2, random_state=0, **OPTIONS[kind], **{**quick, **options})
     return model.fit(ROWS, CLASSES)
 
 
@@ -272,13 +273,14 @@ def test_pynndescent_is_asked_for_in_one_line(monkeypatch):
 def test_norms_keep_inner_products():
     # Points far from the origin: distances alone let the common part go.
     model = fitted("norms")
-    plain = NearIsometricProjection(2, random_state=0).fit(ROWS)
+    plain = NearIsometricProjection(2, random_state=0, **QUICK).fit(ROWS)
     kept = [(m.transform(ROWS) ** 2).sum(1) / (ROWS**2).sum(1) for m in (model, plain)]
     assert kept[0].min() >= 1.0 - model.distortion_ > kept[1].min()
 
 
 def test_a_warm_start_forgets_pairs_that_no_longer_count(monkeypatch):
-    model = NearIsometricProjection(2, random_state=0, warm_start=True).fit(ROWS)
+    model = NearIsometricProjection(2, random_state=0, warm_start=True, **QUICK)
+    model.fit(ROWS)
     counted = np.vstack([LIST, model.certificate_.weighted_pairs[:2]])
     passed = []
 
@@ -308,7 +310,7 @@ def test_a_checkpoint_of_other_pairs_is_not_gone_on_with():
 
 def test_labels_may_be_words_and_score_takes_them():
     words = np.array(["a", "b", "c"])[CLASSES]
-    model = NearIsometricProjection(2, pairs="labels", random_state=0)
+    model = NearIsometricProjection(2, pairs="labels", random_state=0, **QUICK)
     model.fit(ROWS, words)
     assert model.distortion_ == fitted("labels").distortion_
     assert_allclose(model.score(ROWS, words), -model.distortion_, atol=1e-12)

@@ -89,6 +89,10 @@ def test_suspects_and_threads_decide_nothing(data, screened, monkeypatch):
     assert len(set(efforts)) == 1
 
 
+# Just above the two million pairs from which a sieve pays, in three stripes of blocks.
+N_POINTS = 2100
+
+
 def real_rows(name):
     root = Path(__file__).resolve().parents[2]
     folder = Path(os.environ.get("ISOPROJ_DATA", root.parent / "shared" / "data"))
@@ -99,19 +103,21 @@ def real_rows(name):
     if not (folder / file).exists():
         pytest.skip(f"needs {file}")
     with np.load(folder / file) as stored:
-        return stored[key][:3000].astype(np.float32)
+        rows = stored[key][:N_POINTS].astype(np.float32)
+    # Fewer columns: the reference forms the difference of each pair.
+    return rows[:, ::4] if name == "mnist" else rows[:, ::2]
 
 
 def generated():
     """Return points in clusters whose spread decays from one dimension to the next."""
-    centres = np.repeat(cloud(20, 30, 60), 100, axis=0)
-    rows = (centres + 0.5 * cloud(21, 3000, 60)) * 0.9 ** np.arange(60)
+    centres = np.repeat(cloud(20, 30, 60), N_POINTS // 30, axis=0)
+    rows = (centres + 0.5 * cloud(21, N_POINTS, 60)) * 0.9 ** np.arange(60)
     return rows.astype(np.float32)
 
 
 def generated_near_copies():
-    rows = generated().astype(np.float64)
-    rows[1500:] = rows[:1500] + 1e-6 * cloud(22, 1500, 60)
+    rows, half = generated().astype(np.float64), N_POINTS // 2
+    rows[half:] = rows[:half] + 1e-6 * cloud(22, half, 60)
     return rows
 
 
@@ -121,8 +127,8 @@ def far_away():
 
 
 def near_copies():
-    rows = real_rows("mnist").astype(np.float64) / 255
-    rows[1500:] = rows[:1500] + 1e-6 * cloud(0, 1500, 784) / 28
+    rows, half = real_rows("mnist").astype(np.float64) / 255, N_POINTS // 2
+    rows[half:] = rows[:half] + 1e-6 * cloud(0, half, 196) / 14
     return rows
 
 
@@ -145,7 +151,7 @@ def near_copies():
         "near copies",
     ],
 )
-def test_three_thousand_points_agree_with_float64_differences(make):
+def test_two_thousand_points_agree_with_float64_differences(make):
     rows = make()
     exact = rows.astype(np.float64)
     centred = exact - exact.mean(axis=0)
@@ -158,9 +164,9 @@ def test_three_thousand_points_agree_with_float64_differences(make):
     for i in range(len(exact) - 1):
         gaps = exact[i] - exact[i + 1 :]
         kept = np.square(gaps @ components.T).sum(axis=1)
-        lengths = np.square(gaps).sum(axis=1)
+        lengths = np.einsum("ij,ij->i", gaps, gaps)
         losses = np.where(lengths > 0, 1 - kept / np.maximum(lengths, 1e-300), -1)
-        order = np.argsort(-losses)[:10]
+        order = np.argpartition(-losses, min(9, losses.size - 1))[:10]
         worst += [(losses[j], i, i + 1 + j) for j in order]
     worst.sort(reverse=True)
     assert_allclose(result.worst_distortions, [w[0] for w in worst[:10]], atol=1e-12)

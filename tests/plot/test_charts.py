@@ -200,9 +200,10 @@ def test_a_page_has_the_colours_of_the_plots():
     assert light["pca"] == LOOKS["pca"].colour
 
 
-def test_charts_and_svg_need_no_matplotlib():
+def test_plots_do_not_load_matplotlib_and_charts_and_svg_do_not_need_it():
     code = (
-        "import sys; sys.modules['matplotlib'] = None\n"
+        "import sys, isoproj.plot; assert 'matplotlib' not in sys.modules\n"
+        "sys.modules['matplotlib'] = None\n"
         "from isoproj.plot import charts, svg\n"
         "import isoproj.reporting.document\n"
         "print(svg.draw(charts.losses_chart(['a'], [0.5]), 300)[:4])"

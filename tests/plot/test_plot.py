@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -140,11 +139,6 @@ def test_methods_have_colours_and_markers_of_their_own():
     assert len({look.colour for look in LOOKS.values()}) == len(LOOKS)
     assert len({look.marker for look in LOOKS.values()}) == len(LOOKS)
     assert colour_of("minimax") == LOOKS["isoproj"].colour == "#0072b2"
-
-
-def test_importing_the_plots_does_not_load_matplotlib():
-    code = "import sys, isoproj.plot; assert 'matplotlib' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_missing_matplotlib_names_the_extra(monkeypatch):

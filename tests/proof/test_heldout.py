@@ -2,15 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from geometry import cloud
+from geometry import QUICK, cloud
 from sklearn.exceptions import DataConversionWarning
 
 from isoproj import GuaranteedPCA, NearIsometricProjection, verify
 from isoproj.pairs.rule import PairRule
 from isoproj.proof.heldout import Split, measure_heldout, split_rows
-
-# One descent to a loose bound: which pairs are measured does not depend on the optimum.
-QUICK = {"tol": 0.5, "n_restarts": 0}
 
 
 def loss(components, first, second):

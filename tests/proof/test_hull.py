@@ -23,7 +23,7 @@ from isoproj.proof.hull import (
 )
 from isoproj.solvers.api import Status
 
-pytestmark = pytest.mark.usefixtures("whole_hull_search")
+pytestmark = pytest.mark.usefixtures("whole_search")
 
 ROUNDING = 1e-15
 

@@ -45,7 +45,7 @@ def real(name, array):
     folder = Path(os.environ.get("ISOPROJ_DATA", "../shared/data"))
     if not (folder / name).exists():
         pytest.skip(f"needs {name}")
-    return np.load(folder / name)[array][:3000].astype(np.float32)
+    return np.load(folder / name)[array][:1500].astype(np.float32)
 
 
 SETS = {

@@ -208,7 +208,7 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path):
         "    digits = Subject('digits', (5,))\n"
         "    cells = [Cell('table1', digits, r, 5, seed)\n"
         "             for r in (20, 30) for seed in range(500)]\n"
-        f"    run_cells(cells, Path({str(path)!r}), jobs=2)\n"
+        f"    run_cells(cells, Path({str(path)!r}), jobs=1)\n"
     )
     first = subprocess.Popen([sys.executable, script], stderr=subprocess.DEVNULL)
     for _ in range(3000):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -15,7 +16,7 @@ from isoproj.numerics.progress import Step, watching
 from isoproj.solvers.hull import PHASE
 
 # The process that is killed searches for hulls as users' fits do.
-pytestmark = pytest.mark.usefixtures("whole_hull_search")
+pytestmark = pytest.mark.usefixtures("whole_search")
 
 # Killed by itself, without a chance to tidy up, once it has told a given round.
 KILLED = """
@@ -36,7 +37,7 @@ with watching(die, Step):
 
 
 def rows_of():
-    return cloud(5, 160, 16) * 0.85 ** np.arange(16)
+    return cloud(5, 40, 6) * 0.85 ** np.arange(6)
 
 
 def model(path, **options):
@@ -47,6 +48,15 @@ def model(path, **options):
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     return model(tmp_path_factory.mktemp("run") / "run.isoproj").fit(rows_of())
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory):
+    """The checkpoint of a fit that stopped after three rounds."""
+    path = tmp_path_factory.mktemp("stopped") / "run.isoproj"
+    with pytest.warns(UserWarning, match="max_iter"):
+        model(path, max_iter=3).fit(rows_of())
+    return path
 
 
 def killed_run(folder, last):
@@ -75,8 +85,7 @@ def test_a_killed_fit_goes_on_to_the_same_result(tmp_path, undisturbed, last):
 
 
 def test_a_finished_fit_is_taken_up_at_its_end(tmp_path, undisturbed):
-    path = tmp_path / "run.isoproj"
-    model(path).fit(rows_of())
+    path = shutil.copy(undisturbed.checkpoint, tmp_path)
     seen = []
     with watching(seen.append, Step):
         again = model(path).fit(rows_of())
@@ -89,14 +98,12 @@ def test_a_finished_fit_is_taken_up_at_its_end(tmp_path, undisturbed):
     ("change", "named"),
     [({"tol": 0.5}, "tol"), ({"random_state": 1}, "random_state")],
 )
-def test_the_checkpoint_of_another_fit_is_refused(tmp_path, change, named):
-    path = tmp_path / "run.isoproj"
-    with pytest.warns(UserWarning, match="max_iter"):
-        model(path, max_iter=3).fit(rows_of())
+def test_the_checkpoint_of_another_fit_is_refused(tmp_path, stopped, change, named):
+    path = shutil.copy(stopped, tmp_path)
     with pytest.raises(FormatError, match=f"differs in {named}"):
         model(path, **change).fit(rows_of())
     with pytest.raises(FormatError, match="differs in data"):
-        model(path).fit(rows_of() + cloud(0, 160, 16))
+        model(path).fit(rows_of() + cloud(0, 40, 6))
 
 
 def test_a_broken_checkpoint_is_refused(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -131,7 +132,11 @@ def threaded_map(
 
     At most two results per thread are kept waiting, which bounds the memory.
     """
-    if threads == 1:
+    items = iter(items)
+    # Starting threads takes longer than most work on a single block.
+    first = list(itertools.islice(items, 2))
+    items = itertools.chain(first, items)
+    if threads == 1 or len(first) < 2:
         yield from map(function, items)
         return
     with ThreadPoolExecutor(threads) as pool:
