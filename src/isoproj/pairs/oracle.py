@@ -218,10 +218,14 @@ class PairSearch:
         return np.asarray(total / self.n_pairs)
 
     def sample(self, count: int, rng: np.random.Generator) -> Indices:
-        """Return codes of about ``count`` random pairs, or of all if they are fewer."""
-        n = self.points.n_points
+        """Return codes of about ``count`` random pairs, or of all if they are fewer.
+
+        There is at least one if any pair counts.
+        """
+        n, is_whole = self.points.n_points, True
         if self.pairs.listed is not None:
             pairs = rng.permutation(self.pairs.listed)[:count]
+            is_whole = count >= len(self.pairs.listed)
         else:
             # One point stands for all points that are identical to it.
             alone = np.flatnonzero(self.points.first_copy == np.arange(n))
@@ -230,8 +234,13 @@ class PairSearch:
             else:
                 some = np.sort(rng.integers(alone.size, size=(count, 2)), axis=1)
                 some = some[some[:, 0] != some[:, 1]]
+                is_whole = False
             pairs = alone[some]
-        return np.unique(self.encode(_Differences(self.coordinates, pairs).pairs))
+        codes = np.unique(self.encode(_Differences(self.coordinates, pairs).pairs))
+        if not (codes.size or is_whole):
+            # A point may be drawn twice, and rounding may swallow a gap.
+            return self.sample(2 * count, rng)
+        return codes
 
     def weakest(self, factor: Array, level: float, most: int = 20_000) -> Weakest:
         """Return the pairs that keep at most ``level``, and the weakest in any case.

@@ -73,7 +73,7 @@ class HullSettings:
     n_glanced: int = 20_000
     glance: float = 0.75
     n_local: int = 3
-    n_shaken: int = 6
+    n_shaken: int = 3
     n_low: int = 64
     radius: float = 0.1
     shake: float = 0.15
@@ -113,7 +113,7 @@ _RAYS = 200
 _CACHED = 2**18
 # Steps of one local search, and the gain below which it ends.
 _STEPS = 40
-_GAIN = 1e-5
+_GAIN = 1e-4
 # A pair outside the hull by less than this does not matter.
 _OUTSIDE = 1e-12
 
@@ -398,7 +398,7 @@ class _Hunt:
             best = max(best, self.ascend(whole), key=lambda found: found.bound)
         n_vain = 0
         for _ in range(self.settings.n_shaken):
-            if self.is_over or n_vain == 3 or best.bound < 0.9 * lower:
+            if self.is_over or n_vain == 2 or best.bound < 0.9 * lower:
                 break
             shaken = best.axes + self.settings.shake * self.rng.standard_normal(
                 best.axes.shape

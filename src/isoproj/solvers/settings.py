@@ -123,12 +123,10 @@ class DescentSettings:
     restart_gain : float
         A start that lowers the worst loss by less than this share gains nothing.
     cheap_pairs, cheap_patience : int
-        Up to this many pairs, so many starts in a row may gain nothing; else one.
+        Up to this many pairs, so many random starts in a row may gain nothing; else
+        one.
     warm_batches : int
         Batches of pairs to begin with from a solution of nearly the same problem.
-    blind_k : int
-        Up to this many dimensions a working set always misses pairs that matter after
-        the next move.
     coldest, coldest_sampled : float
         Temperatures down to which stages see all pairs at once, and those of a sample
         of points.
@@ -183,8 +181,7 @@ class DescentSettings:
     shaken_pairs: int = 2_000_000
     shake: float = 0.2
     warm_batches: int = 3
-    blind_k: int = 1500
-    coldest: float = 0.0001
+    coldest: float = 5e-5
     coldest_sampled: float = 0.008
 
     def coldest_of(self, search: PairSearch) -> float:
@@ -222,9 +219,10 @@ class DescentSettings:
             return self.n_restarts if n_pairs <= self.restart_pairs else 0
         return min(self.n_shaken, self.shaken_pairs // n_pairs)
 
-    def restart_patience(self, n_pairs: int) -> int:
+    def restart_patience(self, n_pairs: int, k: int) -> int:
         """Return how many starts in a row may gain nothing."""
-        return self.cheap_patience if n_pairs <= self.cheap_pairs else 1
+        is_cheap = k <= self.restart_k and n_pairs <= self.cheap_pairs
+        return self.cheap_patience if is_cheap else 1
 
     def batch_size(self, k: int) -> int:
         """Return how many pairs a search adds at most."""

@@ -294,7 +294,7 @@ class Sides:
             is_gain = self.bounds.distortion < before * (1.0 - descent.restart_gain)
             idle = 0 if is_gain else idle + 1
             # A number that was asked for is tried in full.
-            is_idle = asked is None and idle > descent.restart_patience(n_pairs)
+            is_idle = asked is None and idle > descent.restart_patience(n_pairs, self.k)
             if self.bounds.is_content or is_idle:
                 return
 

@@ -76,16 +76,16 @@ def anneal(
 ) -> Array:
     """Cool down, growing the set at each temperature; return the last basis.
 
-    In few dimensions, and as soon as a move turns out to be blind to pairs outside the
-    set, hot stages see all pairs at once, if their number allows that.
+    Where their number allows that, all but the coldest stages see all pairs at once: a
+    working set misses those that matter after the next move.
     """
     merit = Worst() if merit is None else merit
-    worst, is_blind = math.inf, basis.shape[1] <= settings.blind_k
+    worst = math.inf
     for temperature in ladder.temperatures:
         slack = 2.0 * temperature + settings.near
         is_seeing = temperature >= settings.coldest_of(known.search)
         for _ in range(ladder.tries):
-            if is_seeing and is_blind:
+            if is_seeing:
                 moved = _seeing(known, basis, temperature, merit, settings)
                 excess, overall = 0.0, known.grow(moved, slack, cap=merit.cap)[1]
             else:
@@ -100,7 +100,6 @@ def anneal(
                 excess, overall = known.grow(moved, slack, cap=merit.cap)
             incumbent.see(moved, overall)
             is_seen = excess < ladder.patience * temperature
-            is_blind = is_blind or not is_seen
             # Blind to the pairs just added, a cold move may be a step back.
             is_careful = is_seeing or temperature <= ladder.careful_below
             if is_seen or overall < worst or not is_careful:
