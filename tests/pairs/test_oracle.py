@@ -168,3 +168,9 @@ def test_secants_act_as_their_explicit_matrix(n_pairs):
     assert_allclose(secants.take(some).explicit(), explicit[some])
     single = secants.astype(np.float32)
     assert single.images(basis.astype(np.float32)).dtype == np.float32
+
+
+def test_a_sample_is_never_empty():
+    search = PairSearch(*prepare_pairs(np.eye(3), rotate=True))
+    sizes = [search.sample(1, np.random.default_rng(seed)).size for seed in range(50)]
+    assert min(sizes) >= 1

@@ -38,7 +38,7 @@ def agrees(points, pairs, smoothed, factor, temperature):
     np.testing.assert_allclose(found.pulled * scale, pulled, atol=2e-2 * size)
 
 
-@pytest.mark.parametrize("temperature", [0.5, 0.02])
+@pytest.mark.parametrize("temperature", [0.5, 0.02, 0.001])
 @pytest.mark.parametrize("n_points", [30, 300])
 def test_value_and_gradient_are_those_of_the_sum_over_all_pairs(n_points, temperature):
     rows = np.random.default_rng(0).standard_normal((n_points, 7))
@@ -94,3 +94,23 @@ def test_few_or_scattered_pairs_are_not_smoothed_all_at_once():
     search = PairSearch(*prepare_pairs(rows, rotate=True))
     assert search.has_smoothed
     assert not search.is_sampled
+
+
+@pytest.mark.parametrize("temperature", [0.05, 0.0005])
+def test_pairs_that_are_listed_and_products_of_stripes_give_the_same(
+    temperature, monkeypatch
+):
+    rows = np.random.default_rng(0).standard_normal((300, 7))
+    points, pairs = prepare_pairs(rows, rotate=True)
+    smoothed, factor = SmoothedWorst(points, pairs), basis_of(7, 2)
+    found = []
+    # No stripe lists its pairs, or every stripe does.
+    for sparse in (1e9, 0.0):
+        monkeypatch.setattr("isoproj.pairs.smoothed._SPARSE", sparse)
+        found.append(smoothed(factor, temperature))
+    first, second = found
+    assert first.worst == second.worst
+    assert first.total == pytest.approx(second.total, rel=1e-4)
+    np.testing.assert_allclose(
+        first.pulled, second.pulled, atol=1e-4 * np.abs(first.pulled).max()
+    )

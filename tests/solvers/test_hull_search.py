@@ -1,0 +1,58 @@
+"""Parts of the search for a hull, against the plain way to the same result."""
+
+import numpy as np
+import pytest
+from scipy.spatial import ConvexHull
+
+from isoproj.pairs.oracle import PairSearch
+from isoproj.pairs.rule import prepare_pairs
+from isoproj.solvers.api import Clock
+from isoproj.solvers.hull import HullSettings, _GrowingHull, _Hunt, _Pool, _Scan, _Tree
+
+
+def sphere(count, dimension, seed=0):
+    rows = np.random.default_rng(seed).standard_normal((count, dimension))
+    return rows / np.linalg.norm(rows, axis=1)[:, None]
+
+
+@pytest.mark.parametrize("dimension", [3, 5])
+def test_a_hull_that_grew_is_the_hull_of_all_its_points(dimension):
+    points = sphere(40, dimension)
+    grown = _GrowingHull(np.arange(15), points[:15])
+    grown.join(np.arange(15, 30), points[15:30])
+    grown.join(np.arange(30, 40), points[30:])
+    facets = grown.facets()
+    whole = ConvexHull(np.vstack([points, -points]))
+    assert facets.offsets.min() == pytest.approx(-whole.equations[:, -1].max())
+    # Every corner lies on its facet.
+    corners = np.vstack([points[grown.rows], -points[grown.rows]])[facets.corners]
+    heights = np.einsum("fcd,fd->fc", corners, facets.normals)
+    np.testing.assert_allclose(heights, facets.offsets[:, None] + 0 * heights)
+
+
+def test_a_flat_hull_has_no_facets():
+    flat = np.column_stack([sphere(10, 2), np.zeros(10)])
+    assert _GrowingHull(np.arange(10), flat).facets() is None
+    assert _GrowingHull(np.arange(2), np.eye(2, 3)).facets() is None
+
+
+def test_a_tree_finds_what_a_scan_finds():
+    points, normals = sphere(500, 3), sphere(60, 3, seed=1)
+    tops, heights = _Scan()(points, normals)
+    found, as_far = _Tree(points)(points, normals)
+    np.testing.assert_allclose(as_far, heights)
+    np.testing.assert_array_equal(found, tops)
+
+
+def test_no_pair_that_reaches_far_enough_is_left_out():
+    rows = np.random.default_rng(0).standard_normal((60, 8))
+    search = PairSearch(*prepare_pairs(rows, rotate=True))
+    rng, settings = np.random.default_rng(0), HullSettings()
+    hunt = _Hunt(_Pool(search, settings, rng), settings, Clock(None), rng)
+    axes = np.eye(8, 3)
+    for angle in (0.0, 0.02, 0.05, 1.2):
+        turned = np.linalg.qr(axes + angle * rng.standard_normal(axes.shape))[0]
+        lengths = np.linalg.norm(hunt.pool.directions @ turned, axis=1)
+        for floor in (0.9, 0.97):
+            far = np.flatnonzero(lengths >= floor)
+            assert np.isin(far, hunt.reaching(turned, floor)).all()
