@@ -104,3 +104,14 @@ def test_an_excluded_dimension_counts_only_for_the_cap_it_was_proved_for(
     forged = forge(path, tmp_path / "forged.isoproj", change)
     assert NearIsometricProjection.load(path).n_components_lower_bound_ > 1
     assert NearIsometricProjection.load(forged).n_components_lower_bound_ == 1
+
+
+def test_a_model_without_a_name_is_no_certificate(models, tmp_path, run):
+    forged = forge(
+        models / "near.isoproj",
+        tmp_path / "forged.isoproj",
+        lambda header, _: header.__setitem__("estimator", None),
+    )
+    status, _, err = run("verify", forged, models / "points.npy")
+    assert status == 2
+    assert err.count("\n") == 1

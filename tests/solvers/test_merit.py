@@ -11,7 +11,7 @@ from isoproj.pairs.rule import prepare_pairs
 from isoproj.solvers.descent.anneal import anneal
 from isoproj.solvers.descent.merit import Capped, Worst
 from isoproj.solvers.descent.objectives import losses, soft_maximum
-from isoproj.solvers.settings import Ladder, Settings
+from isoproj.solvers.settings import DescentSettings, Ladder, Settings
 
 MERITS = [Worst(), Capped(cap=0.4, price=0.3, n_further=2)]
 
@@ -85,3 +85,13 @@ def test_annealing_ends_as_soon_as_the_incumbent_is_content():
     content = Watched(enough=1.0)
     anneal(known, start, ladder, content, settings=settings)
     assert content.told == 1
+
+
+@pytest.mark.parametrize("loss", [-1e-12, 0.0, 1e-9, 0.02, 0.5, 2.0])
+def test_temperatures_are_shares_of_the_loss_and_never_zero(loss):
+    usual = DescentSettings()
+    scaled = usual.at(loss)
+    temperatures = np.array(scaled.ladder.temperatures)
+    assert (temperatures > 0.0).all()
+    ratio = temperatures / np.array(usual.ladder.temperatures)
+    np.testing.assert_allclose(ratio, min(1.0, max(loss, usual.least_loss)))

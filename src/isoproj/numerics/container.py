@@ -262,7 +262,11 @@ def _check_strings(header: Header) -> None:
         raise ValueError
     if type(header["format_version"]) is not int:
         raise TypeError
-    if estimator is not None and not (estimator.isascii() and estimator.isidentifier()):
+    if estimator is None:
+        # A model without the name of its estimator would pass for a bare certificate.
+        if "parameters" in header or "fitted" in header:
+            raise ValueError
+    elif not (estimator.isascii() and estimator.isidentifier()):
         raise ValueError
     for library, version in versions.items():
         if not (_LIBRARY.fullmatch(library) and _VERSION.fullmatch(version)):

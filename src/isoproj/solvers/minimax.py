@@ -1,8 +1,9 @@
 """The default solver: both sides from the first moment on, then each in turn.
 
 Every round tells both sides (``solvers.sides``), and whenever a solve is stopped it
-returns the best of each. In few dimensions the search from the principal axes comes
-first, then the bound; elsewhere the rounding of the bound's matrix is the start.
+returns the best of each. A search from the principal axes comes first, then the bound,
+then searches from the rounding of the bound's matrix and from further starts. All of
+them stop at a temperature that tells them apart; the best goes on to the end.
 
 A solve is content when the gap between both sides is ``tol``. Beyond that the lower
 side goes on only while its own gap is more than a tenth of the open one: the relaxation

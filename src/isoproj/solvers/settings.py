@@ -127,6 +127,8 @@ class DescentSettings:
         one.
     warm_batches : int
         Batches of pairs to begin with from a solution of nearly the same problem.
+    least_loss : float
+        Smaller losses are searched like this one.
     coldest, coldest_sampled : float
         Temperatures down to which stages see all pairs at once, and those of a sample
         of points.
@@ -181,6 +183,7 @@ class DescentSettings:
     shaken_pairs: int = 2_000_000
     shake: float = 0.2
     warm_batches: int = 3
+    least_loss: float = 1e-6
     coldest: float = 5e-5
     coldest_sampled: float = 0.008
 
@@ -202,7 +205,7 @@ class DescentSettings:
 
     def at(self, loss: float) -> DescentSettings:
         """Return figures for a worst loss: temperatures are shares of it."""
-        scale = min(1.0, loss)
+        scale = min(1.0, max(loss, self.least_loss))
         return replace(
             self,
             ladder=self.ladder.times(scale),

@@ -196,11 +196,9 @@ class Sides:
         start = bounds.basis if given is None else given
         bounds.phase = "first projection"
         self.first_bounds(start, problem.search.weakest(start, 0.0))
-        self.descend(
-            self.first_set(problem.search, start, self.known()),
-            start,
-            is_given=given is not None,
-        )
+        if not bounds.is_content:
+            known = self.first_set(problem.search, start, self.known())
+            self.descend(known, start, is_given=given is not None)
         relaxation = self.lifted(bounds.basis)
         if not bounds.is_proved(tol):
             relaxation = self.closed(relaxation)
