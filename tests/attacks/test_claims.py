@@ -34,10 +34,11 @@ def test_a_forged_mean_does_not_verify(models, points, tmp_path, run, change):
         GuaranteedPCA.load(forged).report(points)
 
 
+@pytest.mark.parametrize("factor", [1.01, -1.0])
 @pytest.mark.parametrize("name", STATED)
-def test_a_forged_variance_does_not_verify(models, points, tmp_path, name):
+def test_a_forged_variance_does_not_verify(models, points, tmp_path, name, factor):
     def change(_, tensors):
-        tensors[name][-1] *= 1.01
+        tensors[name][-1] *= factor
 
     forged = forge(models / "pca.isoproj", tmp_path / "forged.isoproj", change)
     with pytest.raises(ClaimError, match="explained variances"):

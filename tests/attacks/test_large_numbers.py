@@ -80,3 +80,14 @@ def test_whole_numbers_that_float64_holds_are_fitted_as_they_are():
     assert all(claim.holds for claim in check_claims(model, rows))
     with pytest.warns(DuplicatePointsWarning):
         NearIsometricProjection(1).fit(np.vstack([rows, rows]))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_images_too_long_to_be_numbers_are_refused(dtype):
+    points = np.random.default_rng(0).uniform(-1.0, 1.0, size=(6, 4)).astype(dtype)
+    model = NearIsometricProjection(1, random_state=0).fit(points)
+    along = model.components_[0] / np.abs(model.components_).max()
+    largest = along.astype(dtype) * np.finfo(dtype).max
+    with pytest.raises(ValueError, match="that of row 1 is too long"):
+        model.transform(np.stack([points[0], largest]))
+    assert np.isfinite(model.transform(np.stack([0.4 * largest, -0.4 * largest]))).all()

@@ -227,7 +227,18 @@ class LinearProjection(
         """Project to an array, whatever container ``set_output`` asks for."""
         check_is_fitted(self)
         rows = self._validated(X, reset=False)
-        return images_of(rows, self.components_)
+        with np.errstate(over="ignore", invalid="ignore"):
+            images = images_of(rows, self.components_)
+            total = images.sum()
+        # A finite sum proves every image finite.
+        if not np.isfinite(total) and not np.isfinite(images).all():
+            row = int(np.flatnonzero(~np.isfinite(images).all(axis=1))[0])
+            msg = (
+                f"X must have rows whose images are numbers of {images.dtype}; that of "
+                f"row {row} is too long. Divide X by a number; no ratio changes."
+            )
+            raise ValueError(msg)
+        return images
 
     def _storage(self) -> Storage:
         """Return where arrays as large as the data go."""

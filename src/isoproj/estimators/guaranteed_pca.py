@@ -303,11 +303,11 @@ class GuaranteedPCA(CertifiedProjection):
         # Images are rounded at the size of the rows, which may lie far from 0.
         found, blur = fresh.explained_variance_, _DIGITS * size
         allowed = 1e-6 * found + blur * np.sqrt(found) + blur**2
-        total = fresh._total_variance
+        total, singular = fresh._total_variance, self.singular_values_
         stated = {
             "variances": self.explained_variance_,
             "ratios": self.explained_variance_ratio_ * total,
-            "singular values": self.singular_values_**2 / max(n_rows - 1, 1),
+            "singular values": singular * np.abs(singular) / max(n_rows - 1, 1),
         }
         wrong = [
             name
