@@ -75,8 +75,8 @@ class SearchSettings:
     n_sampled: int = 20_000
     n_recent: int = 40_000
     most_smoothed: int = 2_500
-    sampled_points: int = 1_000
-    sampled_entries: int = 300_000
+    sampled_points: int = 2_500
+    sampled_entries: int = 1_000_000
     screen: ScreenSettings = field(default_factory=ScreenSettings)
 
 

@@ -185,7 +185,7 @@ class DescentSettings:
     warm_batches: int = 3
     least_loss: float = 1e-6
     coldest: float = 5e-5
-    coldest_sampled: float = 0.008
+    coldest_sampled: float = 1e-4
 
     def coldest_of(self, search: PairSearch) -> float:
         """Return the temperature down to which stages see all pairs at once."""

@@ -196,15 +196,17 @@ class Sides:
         start = bounds.basis if given is None else given
         bounds.phase = "first projection"
         self.first_bounds(start, problem.search.weakest(start, 0.0))
+        known = self.first_set(problem.search, start, self.known())
         if not bounds.is_content:
-            known = self.first_set(problem.search, start, self.known())
             self.descend(known, start, is_given=given is not None)
         relaxation = self.lifted(bounds.basis)
         if not bounds.is_proved(tol):
             relaxation = self.closed(relaxation)
-        known = self.first_set(problem.search, bounds.basis, self.seeds(relaxation))
+        seeds = np.union1d(known.codes, self.seeds(relaxation))
+        known = self.first_set(problem.search, bounds.basis, seeds)
         bounds.phase = "search"
-        if not bounds.is_content:
+        # Where points are many a search is dear, and the first one found what there is.
+        if not (bounds.is_content or problem.search.is_sampled):
             self.descend(known, leading(relaxation.factor, self.k))
         if not bounds.is_content:
             self.restarted(known)

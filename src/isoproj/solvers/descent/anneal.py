@@ -87,7 +87,9 @@ def anneal(
         for _ in range(ladder.tries):
             if is_seeing:
                 moved = _seeing(known, basis, temperature, merit, settings)
-                excess, overall = 0.0, known.grow(moved, slack, cap=merit.cap)[1]
+                excess, overall = known.grow(moved, slack, cap=merit.cap)
+                if not known.search.is_sampled:
+                    excess = 0.0
             else:
                 moved = descend(
                     known.secants,
@@ -119,9 +121,10 @@ def _seeing(
     merit: Merit,
     settings: DescentSettings,
 ) -> Array:
-    """Descend at one temperature on all pairs at once."""
+    """Descend at one temperature on all pairs at once, or a sample and the set."""
     pairs = known.search.smoothed
-    objective = OnAllPairs(pairs, merit, temperature, known.further)
+    some = known.secants.astype(pairs.dtype.type) if known.search.is_sampled else None
+    objective = OnAllPairs(pairs, merit, temperature, known.further, some)
     return cooled(objective, basis, Stage.of(temperature, settings, is_loose=False))
 
 

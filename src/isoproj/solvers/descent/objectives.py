@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from isoproj.numerics.spectral import Array
 from isoproj.pairs.directions import Secants
-from isoproj.pairs.smoothed import SmoothedWorst
+from isoproj.pairs.smoothed import SmoothedWorst, Softened
 from isoproj.solvers.descent.merit import Merit
 
 __all__ = [
@@ -253,13 +253,15 @@ class _RowRay:
 class OnAllPairs:
     """The smoothed merit of all pairs: every trial point costs as much as a step.
 
-    ``further`` holds the rows of an objective under a cap.
+    ``further`` holds the rows of an objective under a cap. Where the pairs are those of
+    a sample of points, ``known`` holds others that matter.
     """
 
     pairs: SmoothedWorst
     merit: Merit
     temperature: float
     further: Array | None = None
+    known: Secants | None = None
     flatten: float = 0.9
 
     @property
@@ -270,6 +272,8 @@ class OnAllPairs:
     def at(self, basis: Real) -> State:
         """Return the state at a basis."""
         found = self.pairs(basis, self.temperature)
+        if self.known is not None:
+            found = self._joined(found, basis)
         excess, total, share = found.worst, found.total, 1.0
         value = 0.0
         if math.isfinite(self.merit.cap):
@@ -286,6 +290,20 @@ class OnAllPairs:
             value += self.merit.price * float(losses(images).sum())
             gradient -= 2.0 * self.merit.price * (self.further.T @ images)
         return State(basis, value, horizontal(basis, gradient.astype(basis.dtype)))
+
+    def _joined(self, found: Softened, basis: Real) -> Softened:
+        """Return the sums over the pairs and those that are known besides."""
+        assert self.known is not None
+        images = self.known.images(basis)
+        values = losses(images)
+        worst = max(found.worst, float(values.max()))
+        share = math.exp((found.worst - worst) / self.temperature)
+        weights = np.exp((values - worst) / self.temperature)
+        return Softened(
+            worst,
+            share * found.total + float(weights.sum()),
+            share * found.pulled + self.known.pull(images * weights[:, None]),
+        )
 
     def along(self, state: State, step: Real) -> _PairRay:
         """Return the objective along a horizontal step."""
