@@ -8,9 +8,11 @@ import pytest
 from isoproj.pairs.directions import Secants
 from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.rule import prepare_pairs
+from isoproj.pairs.smoothed import SmoothedWorst
 from isoproj.solvers.descent.grassmann import Stage, cooled
 from isoproj.solvers.descent.merit import Capped, Worst
 from isoproj.solvers.descent.objectives import OnAllPairs, OnRows, horizontal
+from isoproj.solvers.descent.working_set import WorkingSet
 
 N_POINTS, N_DIMS, K = 40, 6, 3
 
@@ -75,3 +77,38 @@ def test_a_whole_space_has_nothing_to_descend_on(search):
     objective = both(search, Worst())[1]
     whole = np.eye(N_DIMS)
     assert cooled(objective, whole, Stage(0.05, 40, 0.01)) is whole
+
+
+@pytest.mark.parametrize("cap", [math.inf, 0.5])
+def test_a_sample_and_pairs_known_besides_are_the_same_as_their_union(
+    search, further, cap
+):
+    chosen = np.arange(25)
+    inside = np.column_stack(np.triu_indices(chosen.size, 1))
+    others = np.array([[3, 30], [12, 39], [28, 33]])
+    merit = Worst() if math.isinf(cap) else Capped(cap, 0.1, len(further))
+    extra = None if math.isinf(cap) else further
+    sampled = OnAllPairs(
+        SmoothedWorst(search.points, search.pairs, chosen),
+        merit,
+        0.05,
+        extra,
+        Secants(search.coordinates, others),
+    )
+    union = Secants(search.coordinates, np.vstack([inside, others]), extra)
+    one, other = OnRows(union, merit, 0.05).at(basis()), sampled.at(basis())
+    assert other.value == pytest.approx(one.value, abs=1e-4)
+    np.testing.assert_allclose(other.gradient, one.gradient, atol=1e-3)
+
+
+def test_a_working_set_without_its_objective_holds_the_pairs_alone(search, further):
+    codes = search.encode(np.array([[0, 1], [2, 7], [5, 30]]))
+    known = WorkingSet(search, codes, further)
+    alone = known.pairs_alone(np.float32)
+    assert len(known.secants) == len(alone) == 3
+    assert alone.further is None
+    np.testing.assert_allclose(
+        alone.images(basis().astype(np.float32)),
+        known.secants.images(basis())[:3],
+        atol=1e-6,
+    )

@@ -123,7 +123,7 @@ def _seeing(
 ) -> Array:
     """Descend at one temperature on all pairs at once, or a sample and the set."""
     pairs = known.search.smoothed
-    some = known.secants.astype(pairs.dtype.type) if known.search.is_sampled else None
+    some = known.pairs_alone(pairs.dtype.type) if known.search.is_sampled else None
     objective = OnAllPairs(pairs, merit, temperature, known.further, some)
     return cooled(objective, basis, Stage.of(temperature, settings, is_loose=False))
 

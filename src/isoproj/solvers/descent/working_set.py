@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -48,6 +49,11 @@ class WorkingSet:
     def size(self) -> int:
         """Number of pairs."""
         return int(self.codes.size)
+
+    def pairs_alone(self, dtype: type[np.floating[Any]]) -> Secants:
+        """Return the pairs without the rows of an objective, in one precision."""
+        pairs = self.search.decode(self.codes)
+        return Secants(self.search.coordinates, pairs).astype(dtype)
 
     def grow(
         self, basis: Array, slack: float, *, cap: float = math.inf
