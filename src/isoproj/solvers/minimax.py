@@ -139,7 +139,7 @@ def refine(
                 start = leading(relaxation.factor, k)
                 known = solve.first_set(search, start, relaxation.codes)
                 solve.descend(known, start)
-                solve.descend(known, bounds.basis, is_given=True)
+                solve.cool(known)
                 solve.polish(known, bounds)
             status = bounds.status(search, k, tol)
     except Stopped as stop:

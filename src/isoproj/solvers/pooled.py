@@ -79,7 +79,8 @@ def _sampled(sides: Sides, pool: Pool) -> None:
         return
     basis = sides.bounds.basis
     for temperature in descent.ladder.temperatures:
-        if temperature < descent.coldest_sampled or sides.bounds.journal.clock.is_over:
+        is_cold = temperature < pool.settings.coldest
+        if is_cold or sides.bounds.journal.clock.is_over:
             break
         stage = Stage.of(temperature, descent, is_loose=True)
         objective = OnAllPairs(search.smoothed, Worst(), temperature)
@@ -261,7 +262,7 @@ class _PooledUpper:
         descent = sides.settings.descent
         ladder, basis = descent.ladder, leading(state.relaxation.factor, sides.k)
         if state.start is not None:
-            ladder = descent.ladder.last(descent.cold_stages)
+            ladder = descent.ladder.last(descent.given_stages)
             basis = orthonormal(state.start)
         own = replace(
             sides.bounds, journal=sides.bounds.journal.silent(), distortion=math.inf

@@ -72,8 +72,9 @@ class DescentSettings:
     ----------
     ladder, warm_ladder : Ladder
         From any start, and from a solution of nearly the same problem.
-    cold_stages : int
-        Coldest stages of a ladder that a start near an optimum gets.
+    cold_stages, given_stages : int
+        Coldest stages of a ladder that only the best basis gets, and that a start near
+        an optimum gets.
     near : float
         Pairs this close to the worst one are added to the working set.
     excess : float
@@ -149,6 +150,7 @@ class DescentSettings:
         )
     )
     cold_stages: int = 1
+    given_stages: int = 3
     near: float = 0.005
     excess: float = 1e-5
     gain: float = 2e-5
@@ -402,6 +404,9 @@ class PoolSettings:
         objective.
     loose_gap : float
         Gap to which a new pool's relaxation is solved.
+    coldest : float
+        Temperature down to which a sample of points alone is searched for a first
+        basis.
     """
 
     n_random: int = 4_000
@@ -410,6 +415,7 @@ class PoolSettings:
     rounds: int = 12
     capped_rounds: int = 6
     loose_gap: float = 0.08
+    coldest: float = 0.008
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -212,7 +212,7 @@ class Sides:
             self.restarted(known)
         if not bounds.is_content:
             bounds.phase = "polishing"
-            self.descend(known, bounds.basis, is_given=True)
+            self.cool(known)
             self.polish(known, bounds)
 
     def seeds(self, relaxation: Relaxation) -> Indices:
@@ -232,12 +232,19 @@ class Sides:
     def descend(
         self, known: WorkingSet, start: Array, *, is_given: bool = False
     ) -> None:
-        """Search for a basis from a start."""
+        """Search for a basis from a start, as far as it takes to tell starts apart."""
         descent = self.settings.descent.at(self.bounds.distortion)
-        ladder = descent.ladder
-        # A given basis is near an optimum already: heat would only lose it.
-        part = ladder.last if is_given else ladder.first
-        anneal(known, start, part(descent.cold_stages), self.bounds, settings=descent)
+        ladder = descent.ladder.first(descent.cold_stages)
+        if is_given:
+            # A given basis is near an optimum already: heat would only lose it.
+            ladder = descent.ladder.last(descent.given_stages)
+        anneal(known, start, ladder, self.bounds, settings=descent)
+
+    def cool(self, known: WorkingSet) -> None:
+        """Search on from the best basis, at the lowest temperatures."""
+        descent = self.settings.descent.at(self.bounds.distortion)
+        ladder = descent.ladder.last(descent.cold_stages)
+        anneal(known, self.bounds.basis, ladder, self.bounds, settings=descent)
 
     def lifted(self, basis: Array) -> Relaxation:
         """Bound by descent on a factor until that is content or gains nothing more."""
