@@ -9,7 +9,7 @@ from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.rule import prepare_pairs
 from isoproj.solvers.relaxation.iterate import Iterate
 from isoproj.solvers.relaxation.matrices import moment_of, quadratic
-from isoproj.solvers.relaxation.newton import NewtonSystem
+from isoproj.solvers.relaxation.newton import NewtonSystem, _schur_complement
 from isoproj.solvers.relaxation.path import advance
 from isoproj.solvers.relaxation.problem import LargestFloor
 from isoproj.solvers.settings import RelaxationSettings
@@ -60,3 +60,15 @@ def test_a_step_stays_inside_and_lowers_the_barrier():
         assert iterate.weights.min() > 0.0
         assert iterate.slacks.min() > 0.0
     assert iterate.barrier < before
+
+
+def test_single_precision_gives_the_same_schur_complement():
+    rng = np.random.default_rng(0)
+    images = rng.standard_normal((30, 6))
+    images[:, 2] = 0.0
+    images[:, 4] *= 1e-200
+    root = rng.standard_normal((6, 6))
+    kernel = root @ root.T
+    double = _schur_complement(images, kernel, 1e-12)
+    single = _schur_complement(images, kernel, 1e-12, is_single=True)
+    np.testing.assert_allclose(single, double, atol=1e-5 * np.abs(double).max())

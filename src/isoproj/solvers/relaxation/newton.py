@@ -16,6 +16,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from isoproj.numerics.spectral import Array
 from isoproj.numerics.threads import n_threads, threaded_map
+from isoproj.solvers.descent.objectives import Real
 from isoproj.solvers.relaxation.iterate import Iterate
 from isoproj.solvers.relaxation.matrices import (
     congruence,
@@ -30,6 +31,7 @@ __all__ = ["Move", "NewtonSystem"]
 _KERNEL_TOL = 1e-5  # truncation of the Newton kernel, affects the direction only
 _KERNEL_RATIO = 0.1  # the same, per unit of the barrier
 _SINGLE = 1e-7  # truncation above which single precision will do
+_NOTHING = 1e-15  # size of a column, beside the largest, that is as good as zero
 _TILE = 128  # rows of the Schur complement formed together
 
 
@@ -89,6 +91,7 @@ class NewtonSystem:
     def __init__(self, state: Iterate) -> None:
         self.weights, self.slacks = state.weights, state.slacks
         self.spare, self.room = state.spare, state.room
+        self.is_plain = state.objective is None
         self.barrier = state.barrier
         width = len(state.projector)
         identity = np.eye(width)
@@ -144,7 +147,9 @@ class NewtonSystem:
 
     def _cholesky(self, ratio: Array, tol: float) -> tuple[Array, bool]:
         """Return the factor of the Schur complement plus its diagonal."""
-        schur = _schur_complement(self.images, self.kernel, tol)
+        # Under an objective the bound needs the last digits.
+        is_single = self.is_plain and tol > _SINGLE
+        schur = _schur_complement(self.images, self.kernel, tol, is_single=is_single)
         schur[np.diag_indices_from(schur)] += ratio
         factor, lower = cho_factor(
             schur, lower=True, overwrite_a=True, check_finite=False
@@ -263,12 +268,14 @@ def _ratio_limit(values: Array, moves: Array) -> float:
     return float(np.min(-values[falling] / moves[falling]))
 
 
-def _schur_complement(images: Array, kernel: Array, tol: float) -> Array:
+def _schur_complement(
+    images: Real, kernel: Array, tol: float, *, is_single: bool = False
+) -> Array:
     """Return ``H_ij = sum_ab kernel_ab y_ia y_ja y_ib y_jb``.
 
     The eigenvectors g_r of the kernel, taken in coordinates in which the columns of
     the images have unit mean square, give ``H = sum_r c_r (Y diag(g_r) Y')**2``.
-    Only the lower triangle is filled.
+    Only the lower triangle is filled. Single precision does for some steps.
     """
     size = np.sqrt(np.mean(images**2, axis=0)) + 1e-300
     values, vectors = np.linalg.eigh(kernel * np.outer(size, size))
@@ -276,7 +283,9 @@ def _schur_complement(images: Array, kernel: Array, tol: float) -> Array:
     values = values[keep]
     scales = (vectors[:, keep] * np.sqrt(np.abs(values))).T / size
     schur = np.zeros((len(images), len(images)))
-    if tol > _SINGLE:
+    if is_single:
+        # A column next to nothing adds nothing, and its scale may be no float32.
+        scales[:, size < _NOTHING * size.max()] = 0.0
         images, scales = images.astype(np.float32), scales.astype(np.float32)
 
     def fill(start: int) -> None:
