@@ -7,7 +7,8 @@ from scipy.spatial import ConvexHull
 from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.rule import prepare_pairs
 from isoproj.solvers.api import Clock
-from isoproj.solvers.hull import HullSettings, _GrowingHull, _Hunt, _Pool, _Scan, _Tree
+from isoproj.solvers.growing_hull import GrowingHull, Scan, Tree
+from isoproj.solvers.hull import HullSettings, _Hunt, _Pool
 
 
 def sphere(count, dimension, seed=0):
@@ -18,7 +19,7 @@ def sphere(count, dimension, seed=0):
 @pytest.mark.parametrize("dimension", [3, 5])
 def test_a_hull_that_grew_is_the_hull_of_all_its_points(dimension):
     points = sphere(40, dimension)
-    grown = _GrowingHull(np.arange(15), points[:15])
+    grown = GrowingHull(np.arange(15), points[:15])
     grown.join(np.arange(15, 30), points[15:30])
     grown.join(np.arange(30, 40), points[30:])
     facets = grown.facets()
@@ -32,14 +33,14 @@ def test_a_hull_that_grew_is_the_hull_of_all_its_points(dimension):
 
 def test_a_flat_hull_has_no_facets():
     flat = np.column_stack([sphere(10, 2), np.zeros(10)])
-    assert _GrowingHull(np.arange(10), flat).facets() is None
-    assert _GrowingHull(np.arange(2), np.eye(2, 3)).facets() is None
+    assert GrowingHull(np.arange(10), flat).facets() is None
+    assert GrowingHull(np.arange(2), np.eye(2, 3)).facets() is None
 
 
 def test_a_tree_finds_what_a_scan_finds():
     points, normals = sphere(500, 3), sphere(60, 3, seed=1)
-    tops, heights = _Scan()(points, normals)
-    found, as_far = _Tree(points)(points, normals)
+    tops, heights = Scan()(points, normals)
+    found, as_far = Tree(points)(points, normals)
     np.testing.assert_allclose(as_far, heights)
     np.testing.assert_array_equal(found, tops)
 

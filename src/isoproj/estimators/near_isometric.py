@@ -90,8 +90,9 @@ class NearIsometricProjection(CertifiedProjection):
         its own error is at most a tenth of the gap (or ``tol``, if that is below
         0.5 %). Less than 1e-9 means 1e-9.
     n_restarts : int or None, default=None
-        Random starts of the local search of ``"minimax"`` besides its own; None means
-        a few where they are cheap.
+        Further starts of the local search of ``"minimax"``: random ones in up to 7
+        dimensions, else the best basis so far, moved a little at random. None means a
+        few where they are cheap.
     warm_start : bool, default=False
         Whether ``"minimax"`` also starts from the projection of the last ``fit``, even
         if that had another number of dimensions or other rows.

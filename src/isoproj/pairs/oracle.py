@@ -64,8 +64,8 @@ class SearchSettings:
         Weak pairs of earlier searches that are remembered.
     most_smoothed : int
         Points, at most, whose pairs are smoothed all at once.
-    sampled_points, sampled_entries : int
-        Points of the sample that stands for more, and their coordinates, at most.
+    sampled_entries : int
+        Coordinates, at most, of the sample of points that stands for more.
     screen : ScreenSettings
         Sizes of the sieve.
     """
@@ -75,7 +75,6 @@ class SearchSettings:
     n_sampled: int = 20_000
     n_recent: int = 40_000
     most_smoothed: int = 2_500
-    sampled_points: int = 2_500
     sampled_entries: int = 1_000_000
     screen: ScreenSettings = field(default_factory=ScreenSettings)
 
@@ -191,7 +190,7 @@ class PairSearch:
         if self.is_sampled:
             order = np.random.default_rng(0).permutation(self.points.n_points)
             entries = self.settings.sampled_entries
-            count = min(self.settings.sampled_points, entries // self.n_dims)
+            count = min(self.settings.most_smoothed, entries // self.n_dims)
             chosen = np.sort(order[: max(count, _TINY)])
         return SmoothedWorst(self.points, self.pairs, chosen)
 

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.optimize import linprog
-from scipy.spatial import ConvexHull, QhullError, cKDTree
 
 from isoproj.numerics.spectral import Array, Indices, orthonormal, top_eigenpairs
 from isoproj.numerics.threads import single_blas_thread
@@ -33,6 +32,7 @@ from isoproj.solvers.api import (
     Subspace,
     Weights,
 )
+from isoproj.solvers.growing_hull import GrowingHull, Scan, Tree, nearest
 from isoproj.solvers.relaxation.matrices import moment_of
 
 __all__ = ["PHASE", "Found", "HullSettings", "hull_search", "improved"]
@@ -90,27 +90,14 @@ class HullSettings:
 # What a step of the search is called.
 PHASE = "hull bound"
 _USUAL = HullSettings()
-# Multiplications that take as long as a facet of a hull, times squared dimension, as
-# the call of a hull, and as a linear program.
-_FACET = 350.0
-_CALL = 1e6
+# Multiplications that take as long as a linear program.
 _PROGRAM = 5e6
-# Dimensions from which on a hull grows instead of being made anew, and the share of a
-# facet's work that each later batch then costs again.
-_GROWING = 5
-_KEPT = 0.25
-# Multiplications that take as long as a question to a tree.
-_QUERY = 2e4
 # A tree finds extreme directions up to this many dimensions, for so many times more
 # normals at once.
 _TREE_DIMENSIONS = 4
 _TREE_NORMALS = 8
-# Times the usual work that an optimum itself may take.
-_EXACT = 1.0
 # Random directions that a glance at a subspace takes.
 _RAYS = 200
-# Products that stay in the cache.
-_CACHED = 2**18
 # Steps of one local search, and the gain below which it ends.
 _STEPS = 40
 _GAIN = 1e-4
@@ -223,8 +210,7 @@ def hull_search(
     best = hunt.run(basis, dual, lower)
     if best is None or best.facets is None or best.bound <= lower:
         return None
-    m = best.chosen.size
-    chosen = best.chosen[np.unique(best.facets.corners % m)]
+    chosen = _corners(best)
     if chosen.size > most_pairs(k):
         return None
     pairs = search.decode(hunt.pool.codes[chosen])
@@ -255,107 +241,6 @@ class _Pool:
         return bool(codes.size)
 
 
-class _GrowingHull:
-    """The hull of pairs and their negatives in a subspace, batch after batch.
-
-    In many dimensions Qhull goes on from the hull it has, which saves most of its time.
-    """
-
-    def __init__(self, rows: Indices, projected: Array) -> None:
-        self.rows = rows
-        self._projected = projected
-        self._n_facets, self._n_before = 0, 0
-        self._numbers, self._hull = self._anew()
-
-    def _anew(self) -> tuple[Indices, ConvexHull | None]:
-        """Return the numbers of Qhull's points, and the hull; None if it is flat."""
-        numbers = _both_signs(np.arange(self.rows.size))
-        points = np.vstack([self._projected, -self._projected])
-        if points.shape[0] < 2 * points.shape[1]:
-            return numbers, None
-        try:
-            hull = ConvexHull(points, incremental=points.shape[1] >= _GROWING)
-        except QhullError:
-            return numbers, None
-        return numbers, hull
-
-    def join(self, rows: Indices, projected: Array) -> None:
-        """Add pairs of the pool, given by row and projection."""
-        assert self._hull is not None
-        numbers = _both_signs(self.rows.size + np.arange(rows.size))
-        self.rows = np.append(self.rows, rows)
-        self._projected = np.vstack([self._projected, projected])
-        if projected.shape[1] < _GROWING:
-            self._numbers, self._hull = self._anew()
-            return
-        self._numbers = np.append(self._numbers, numbers)
-        try:
-            self._hull.add_points(np.vstack([projected, -projected]))
-        except QhullError:
-            self._numbers, self._hull = self._anew()
-
-    def facets(self) -> Facets | None:
-        """Return the facets; None if the hull is flat."""
-        if self._hull is None:
-            return None
-        numbers = self._numbers[self._hull.simplices]
-        self._n_before, self._n_facets = self._n_facets, len(numbers)
-        corners = np.where(numbers >= 0, numbers, self.rows.size - 1 - numbers)
-        equations = self._hull.equations
-        return Facets(corners, equations[:, :-1], -equations[:, -1])
-
-    def work(self) -> float:
-        """Return multiplications that take as long as the last batch."""
-        assert self._hull is not None
-        new = float(self._n_facets)
-        if self._hull.ndim >= _GROWING:
-            new = max(0, new - self._n_before) + _KEPT * new
-        return _FACET * new * self._hull.ndim**2 + _CALL
-
-
-class _Scan:
-    """Looks at every point for the farthest along a normal."""
-
-    def __call__(self, points: Array, normals: Array) -> tuple[Indices, Array]:
-        """Return for each normal the point with the largest product, and the product.
-
-        Points stand for their negatives too.
-        """
-        count = normals.shape[0]
-        rows = np.arange(count)
-        tops, heights = np.zeros(count, dtype=np.intp), np.full(count, -math.inf)
-        step = max(1, _CACHED // count)
-        for start in range(0, points.shape[0], step):
-            reached = normals @ points[start : start + step].T
-            np.abs(reached, out=reached)
-            top = reached.argmax(axis=1)
-            is_higher = reached[rows, top] > heights
-            heights[is_higher] = reached[rows, top][is_higher]
-            tops[is_higher] = start + top[is_higher]
-        return tops, heights
-
-    def work(self, points: Array, n_normals: int) -> float:
-        """Return the number of multiplications."""
-        return float(points.size * n_normals)
-
-
-class _Tree:
-    """Unit vectors, ready to be asked for the nearest to a line."""
-
-    def __init__(self, directions: Array) -> None:
-        self._directions, self._tree = directions, cKDTree(directions)
-
-    def __call__(self, _: Array, normals: Array) -> tuple[Indices, Array]:
-        """Return for each normal the direction of largest product, and the product."""
-        ahead, behind = (self._tree.query(each) for each in (normals, -normals))
-        tops = np.where(ahead[0] <= behind[0], ahead[1], behind[1])
-        return tops, np.abs(np.einsum("nd,nd->n", self._directions[tops], normals))
-
-    def work(self, _: Array, n_normals: int) -> float:
-        """Return multiplications that take as long."""
-        return _QUERY * n_normals
-
-
 @dataclass(slots=True, eq=False)
 class _Hunt:
     """A search for the best subspace within a limit of work."""
@@ -366,11 +251,11 @@ class _Hunt:
     rng: np.random.Generator
     done: float = 0.0
     seen: tuple[Array, Array] | None = None  # a subspace, and lengths in it
-    farthest: _Scan | _Tree = field(init=False)
+    farthest: Scan | Tree = field(init=False)
     n_low: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.farthest, self.n_low = _Scan(), self.settings.n_low
+        self.farthest, self.n_low = Scan(), self.settings.n_low
 
     @property
     def is_over(self) -> bool:
@@ -380,10 +265,9 @@ class _Hunt:
     def run(self, basis: Array, dual: Weights, lower: float) -> Found | None:
         """Return the best subspace after local searches from the best starts."""
         if basis.shape[1] + 1 == basis.shape[0]:
-            # The whole space gives the optimum itself, which is worth more work.
-            self.settings = replace(self.settings, work=_EXACT * self.settings.work)
+            # The whole space gives the optimum itself.
             if self.pool.is_whole and basis.shape[0] <= _TREE_DIMENSIONS:
-                self.farthest = _Tree(self.pool.directions)
+                self.farthest = Tree(self.pool.directions)
                 self.n_low *= _TREE_NORMALS
             return self.completed(np.eye(basis.shape[0]))
         if self.is_hopeless(basis, dual, lower):
@@ -490,7 +374,7 @@ class _Hunt:
                 return Found(axes, far, None)
             rays = np.column_stack([np.eye(d), self.rng.standard_normal((d, 8 * d))])
             chosen = far[np.unique(np.abs(outer @ rays).argmax(axis=0))]
-        grown = _GrowingHull(chosen, self.pool.directions[chosen] @ axes)
+        grown = GrowingHull(chosen, self.pool.directions[chosen] @ axes)
         inside = floor * floor
         while True:
             is_far = squares >= inside * (1.0 - 1e-9)
@@ -500,7 +384,7 @@ class _Hunt:
             found = Found(axes, grown.rows, facets)
             if facets is None or not far.size:
                 break
-            low = _nearest(facets, self.n_low * (8 if is_final else 1))
+            low = nearest(facets, self.n_low * (8 if is_final else 1))
             # The ball up to the nearest facet holds nothing outside any facet.
             inside = max(inside, float(facets.offsets[low[0]]) ** 2)
             self.done += grown.work() + self.farthest.work(outer, low.size)
@@ -543,7 +427,7 @@ class _Hunt:
         """Return the hull of all pairs in a subspace, as far as the nearest facet."""
         found = self.hull(axes, chosen, is_final=True)
         while found.facets is not None and not self.is_over:
-            near = _nearest(found.facets, 8)
+            near = nearest(found.facets, 8)
             vectors = (axes @ found.facets.normals[near].T).T
             news = [self.pool.see(vector[:, None]) for vector in vectors]
             if not any(news):
@@ -597,7 +481,7 @@ class _Hunt:
         turns the axes towards the complement.
         """
         n_dims, d = found.axes.shape
-        near = _nearest(facets, 60 + 2 * (n_dims - d) * d)
+        near = nearest(facets, 60 + 2 * (n_dims - d) * d)
         near = near[facets.offsets[near] <= found.inradius + 3.0 * radius]
         m = found.chosen.size
         numbers = facets.corners[near]
@@ -611,20 +495,6 @@ class _Hunt:
         pulls = np.einsum("fc,fcd->fd", shares[:, :, 0], corners) @ outside
         gradients = pulls[:, :, None] * normals[:, None, :]
         return offsets, gradients.reshape(near.size, -1), outside
-
-
-def _nearest(facets: Facets, count: int) -> Indices:
-    """Return the numbers of the nearest facets, one of each antipodal pair."""
-    normals = facets.normals
-    rows = np.arange(normals.shape[0])
-    leads = normals[rows, np.abs(normals).argmax(axis=1)] > 0.0
-    half = np.flatnonzero(leads)
-    return half[np.argsort(facets.offsets[half], kind="stable")[:count]]
-
-
-def _both_signs(numbers: Indices) -> Indices:
-    """Return the numbers, and one below minus each for the negatives."""
-    return np.append(numbers, -1 - numbers)
 
 
 def _corners(found: Found) -> Indices:

@@ -205,8 +205,9 @@ class Sides:
         seeds = np.union1d(known.codes, self.seeds(relaxation))
         known = self.first_set(problem.search, bounds.basis, seeds)
         bounds.phase = "search"
-        # Where points are many a search is dear, and the first one found what there is.
-        if not (bounds.is_content or problem.search.is_sampled):
+        # Where points are many, a search is dear and a second one gains little.
+        is_searched = problem.search.is_sampled and given is None
+        if not (bounds.is_content or is_searched):
             self.descend(known, leading(relaxation.factor, self.k))
         if not bounds.is_content:
             self.restarted(known)

@@ -84,12 +84,11 @@ def anneal(
     for temperature in ladder.temperatures:
         slack = 2.0 * temperature + settings.near
         is_seeing = temperature >= settings.coldest_of(known.search)
+        sees_all = is_seeing and not known.search.is_sampled
         for _ in range(ladder.tries):
             if is_seeing:
-                moved = _seeing(known, basis, temperature, merit, settings)
-                excess, overall = known.grow(moved, slack, cap=merit.cap)
-                if not known.search.is_sampled:
-                    excess = 0.0
+                stage = Stage.of(temperature, settings, is_loose=ladder.is_loose)
+                moved = _seeing(known, basis, merit, stage)
             else:
                 moved = descend(
                     known.secants,
@@ -99,9 +98,9 @@ def anneal(
                     is_loose=ladder.is_loose,
                     settings=settings,
                 )
-                excess, overall = known.grow(moved, slack, cap=merit.cap)
+            excess, overall = known.grow(moved, slack, cap=merit.cap)
             incumbent.see(moved, overall)
-            is_seen = excess < ladder.patience * temperature
+            is_seen = sees_all or excess < ladder.patience * temperature
             # Blind to the pairs just added, a cold move may be a step back.
             is_careful = is_seeing or temperature <= ladder.careful_below
             if is_seen or overall < worst or not is_careful:
@@ -114,18 +113,12 @@ def anneal(
     return basis
 
 
-def _seeing(
-    known: WorkingSet,
-    basis: Array,
-    temperature: float,
-    merit: Merit,
-    settings: DescentSettings,
-) -> Array:
+def _seeing(known: WorkingSet, basis: Array, merit: Merit, stage: Stage) -> Array:
     """Descend at one temperature on all pairs at once, or a sample and the set."""
     pairs = known.search.smoothed
     some = known.pairs_alone(pairs.dtype.type) if known.search.is_sampled else None
-    objective = OnAllPairs(pairs, merit, temperature, known.further, some)
-    return cooled(objective, basis, Stage.of(temperature, settings, is_loose=False))
+    objective = OnAllPairs(pairs, merit, stage.temperature, known.further, some)
+    return cooled(objective, basis, stage)
 
 
 def polish(

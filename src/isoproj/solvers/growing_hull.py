@@ -1,0 +1,151 @@
+"""Hulls that grow pair by pair, and the search for the pairs farthest outside.
+
+Every part tells how many multiplications would take as long, so that a search can count
+its work instead of seconds.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.spatial import ConvexHull, QhullError, cKDTree
+
+from isoproj.numerics.spectral import Array, Indices
+from isoproj.proof.hull import Facets, hull_facets
+
+__all__ = ["GrowingHull", "Scan", "Tree", "nearest"]
+
+# Multiplications that take as long as a facet of a hull, times squared dimension, as
+# the call of a hull, and as a question to a tree.
+_FACET = 350.0
+_CALL = 1e6
+_QUERY = 2e4
+# Dimensions from which on a hull grows instead of being made anew, and the share of a
+# facet's work that each later batch then costs again.
+_GROWING = 5
+_KEPT = 0.25
+# Products that stay in the cache.
+_CACHED = 2**18
+
+
+class GrowingHull:
+    """The hull of pairs and their negatives in a subspace, batch after batch.
+
+    In many dimensions Qhull goes on from the hull it has, which saves most of its time.
+    """
+
+    def __init__(self, rows: Indices, projected: Array) -> None:
+        self.rows = rows
+        self._projected = projected
+        self._n_facets, self._n_before = 0, 0
+        self._numbers, self._hull = self._begun()
+
+    @property
+    def _grows(self) -> bool:
+        """Whether Qhull goes on from the hull it has."""
+        return bool(self._projected.shape[1] >= _GROWING)
+
+    def _begun(self) -> tuple[Indices, ConvexHull | None]:
+        """Return the numbers of Qhull's points, and its hull unless that is flat."""
+        numbers = _both_signs(np.arange(self.rows.size))
+        if not self._grows or self.rows.size < self._projected.shape[1]:
+            return numbers, None
+        points = np.vstack([self._projected, -self._projected])
+        try:
+            return numbers, ConvexHull(points, incremental=True)
+        except QhullError:
+            return numbers, None
+
+    def join(self, rows: Indices, projected: Array) -> None:
+        """Add pairs of the pool, given by row and projection."""
+        numbers = _both_signs(self.rows.size + np.arange(rows.size))
+        self.rows = np.append(self.rows, rows)
+        self._projected = np.vstack([self._projected, projected])
+        if self._hull is None:
+            return
+        self._numbers = np.append(self._numbers, numbers)
+        try:
+            self._hull.add_points(np.vstack([projected, -projected]))
+        except QhullError:
+            self._numbers, self._hull = self._begun()
+
+    def facets(self) -> Facets | None:
+        """Return the facets; None if the hull is flat."""
+        found = self._grown() if self._grows else hull_facets(self._projected)
+        count = 0 if found is None else found.offsets.size
+        self._n_before, self._n_facets = self._n_facets, count
+        return found
+
+    def _grown(self) -> Facets | None:
+        """Return the facets of the hull that Qhull keeps."""
+        if self._hull is None:
+            return None
+        numbers = self._numbers[self._hull.simplices]
+        corners = np.where(numbers >= 0, numbers, self.rows.size - 1 - numbers)
+        equations = self._hull.equations
+        return Facets(corners, equations[:, :-1], -equations[:, -1])
+
+    def work(self) -> float:
+        """Return multiplications that take as long as the last batch."""
+        new = float(self._n_facets)
+        if self._grows:
+            new = max(0.0, new - self._n_before) + _KEPT * new
+        return float(_FACET * new * self._projected.shape[1] ** 2 + _CALL)
+
+
+class Scan:
+    """Looks at every point for the farthest along a normal."""
+
+    def __call__(self, points: Array, normals: Array) -> tuple[Indices, Array]:
+        """Return for each normal the point with the largest product, and the product.
+
+        Points stand for their negatives too.
+        """
+        count = normals.shape[0]
+        rows = np.arange(count)
+        tops, heights = np.zeros(count, dtype=np.intp), np.full(count, -math.inf)
+        step = max(1, _CACHED // count)
+        for start in range(0, points.shape[0], step):
+            reached = normals @ points[start : start + step].T
+            np.abs(reached, out=reached)
+            top = reached.argmax(axis=1)
+            is_higher = reached[rows, top] > heights
+            heights[is_higher] = reached[rows, top][is_higher]
+            tops[is_higher] = start + top[is_higher]
+        return tops, heights
+
+    def work(self, points: Array, n_normals: int) -> float:
+        """Return the number of multiplications."""
+        return float(points.size * n_normals)
+
+
+class Tree:
+    """Unit vectors, ready to be asked for the nearest to a line."""
+
+    def __init__(self, directions: Array) -> None:
+        self._directions, self._tree = directions, cKDTree(directions)
+
+    def __call__(self, _: Array, normals: Array) -> tuple[Indices, Array]:
+        """Return for each normal the direction of largest product, and the product."""
+        ahead, behind = (self._tree.query(each) for each in (normals, -normals))
+        tops = np.where(ahead[0] <= behind[0], ahead[1], behind[1])
+        return tops, np.abs(np.einsum("nd,nd->n", self._directions[tops], normals))
+
+    def work(self, _: Array, n_normals: int) -> float:
+        """Return multiplications that take as long."""
+        return _QUERY * n_normals
+
+
+def nearest(facets: Facets, count: int) -> Indices:
+    """Return the numbers of the nearest facets, one of each antipodal pair."""
+    normals = facets.normals
+    rows = np.arange(normals.shape[0])
+    leads = normals[rows, np.abs(normals).argmax(axis=1)] > 0.0
+    half = np.flatnonzero(leads)
+    return half[np.argsort(facets.offsets[half], kind="stable")[:count]]
+
+
+def _both_signs(numbers: Indices) -> Indices:
+    """Return the numbers, and one below minus each for the negatives."""
+    return np.append(numbers, -1 - numbers)
