@@ -1,7 +1,7 @@
 """Figures of whole data sets: audits, memory, full MNIST, a cluster, larger sizes.
 
-Run: python benchmarks/scale.py [audit] [memory] [mnist] [dask] [cost] [outofcore]
-[--write]
+Run: python benchmarks/scale.py [audit] [memory] [mnist] [text] [words] [dask] [cost]
+[outofcore] [--write]
 `--write` keeps the table of each part under benchmarks/results/. Each part but `cost`
 takes its figures as ratios inside one run.
 """
@@ -22,9 +22,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from _data import mnist_images
+from _data import data_file, mnist_images
 from _results import keep
 from foundation import product_rate
+from portfolio import words
 
 from isoproj import DaskEngine, NearIsometricProjection, audit
 from isoproj.numerics.threads import n_threads
@@ -211,8 +212,14 @@ def _measured_outofcore(what: str, path: Path, budget: float) -> dict[str, float
     return json.loads(subprocess.run(command, check=True, stdout=-1).stdout)
 
 
-def mnist(n_points: int, k: int, tol: float) -> list[str]:
-    points = mnist_images(n_points)
+def all_posts() -> np.ndarray:
+    """Return the embeddings of all posts."""
+    with np.load(data_file("text_embeddings_384d.npz")) as file:
+        return file["embeddings"]
+
+
+def whole_set(name: str, points: np.ndarray, k: int, tol: float) -> list[str]:
+    """Fit a whole data set; tell its cost in audits."""
     unit = timed(audit, points, principal_map(points, k))[1]
     searches = []
     whole = PairSearch.weakest
@@ -230,7 +237,7 @@ def mnist(n_points: int, k: int, tol: float) -> list[str]:
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     certificate, last = model.certificate_, model.history_[-1]
     return [
-        f"MNIST, {len(points)} x {points.shape[1]} float32, k = {k}, tol = {tol:g}, "
+        f"{name}, {len(points)} x {points.shape[1]} float32, k = {k}, tol = {tol:g}, "
         f"{n_threads()} threads",
         "",
         f"distortion {model.distortion_:.4f} over all {certificate.n_pairs:,} pairs, "
@@ -327,7 +334,16 @@ def main() -> None:
     parts = {
         "audit": lambda: audits(options.points or 20_000),
         "memory": memory,
-        "mnist": lambda: mnist(options.points or 60_000, 40, options.tol),
+        "mnist": lambda: whole_set(
+            "MNIST", mnist_images(options.points or 60_000), 40, options.tol
+        ),
+        "text": lambda: whole_set("text embeddings", all_posts(), 64, 1e-2),
+        "words": lambda: whole_set(
+            "words",
+            words(options.points or 100_000).astype(np.float32),
+            25,
+            1e-2,
+        ),
         "dask": lambda: cluster_rate(options.points or 40_000),
         "cost": lambda: cost(options.points or 20_000),
         "outofcore": lambda: outofcore(options.points or 40_000),
