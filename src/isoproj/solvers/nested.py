@@ -74,7 +74,7 @@ class NestedSettings:
         default=Ladder(temperatures=(0.1, 0.03, 0.01, 0.003, 0.001, 0.0004), tries=4)
     )
     capped_ladder: Ladder = field(
-        default=Ladder(temperatures=(0.01, 0.003, 0.001, 0.0003), tries=3)
+        default=Ladder(temperatures=(0.03, 0.01, 0.003, 0.001, 0.0003), tries=3)
     )
     near: float = 0.01
     reach: float = 20.0
