@@ -28,7 +28,7 @@ from isoproj.solvers.descent.merit import Worst
 from isoproj.solvers.descent.objectives import OnAllPairs
 from isoproj.solvers.descent.working_set import leading
 from isoproj.solvers.large import Pool, generate
-from isoproj.solvers.relaxation.lifted import Lift
+from isoproj.solvers.relaxation.multipliers import Multipliers
 from isoproj.solvers.relaxation.path import solve_relaxation
 from isoproj.solvers.relaxation.problem import LargestFloor, Relaxation
 from isoproj.solvers.sides import COARSE, Bounds, Sides
@@ -190,7 +190,7 @@ class _PooledLower:
         """Solve the relaxation as exactly as the pool deserves."""
         state, sides = self.state, self.state.sides
         if sides.problem.tol >= COARSE and inside.n_pairs > sides.k:
-            relaxation = self._lifted(inside)
+            relaxation = self._bounded(inside)
             state.relaxation = relaxation
             return relaxation.factor, relaxation.relaxed
         # While the pool lacks pairs that matter, its own optimum matters little.
@@ -205,33 +205,33 @@ class _PooledLower:
         state.relaxation = relaxation
         return relaxation.factor, relaxation.relaxed
 
-    def _lifted(self, inside: PairSearch) -> Relaxation:
-        """Solve by descent on a factor until that gains nothing more."""
+    def _bounded(self, inside: PairSearch) -> Relaxation:
+        """Solve by projected gradients until that gains nothing more."""
         state, sides = self.state, self.state.sides
         basis = sides.bounds.basis
         # A pool is for data that hardly fit the memory: few directions are held at
         # once, however much memory there is, so that the result does not depend on it.
-        lift = sides.settings.lift
+        settings = sides.settings.multipliers
         few = max(_FEWEST, int(_HELD / basis.shape[0]))
-        lift = replace(lift, batch=min(lift.batch, few))
+        settings = replace(settings, batch=min(settings.batch, few))
         codes = np.union1d(
-            inside.lowest(basis, lift.batch // 2).codes,
-            inside.sample(lift.batch // 4, np.random.default_rng(state.n_rounds)),
+            inside.lowest(basis, settings.batch // 2).codes,
+            inside.sample(settings.batch // 4, np.random.default_rng(state.n_rounds)),
         )
         if state.relaxation is not None:
             codes = np.union1d(codes, state.relaxation.codes)
-        descent = Lift.begin(inside, basis, codes, lift)
+        multipliers = Multipliers.begin(inside, sides.k, codes, settings)
         best, value = state.relaxation, -math.inf
         is_over = False
         while not is_over:
             scale = max(1.0 - max(value, 0.0), 1e-9)
-            found = descent.round(scale)[0]
+            found = multipliers.round(scale)
             value = max(value, found.value)
             if best is None or found.upper < best.upper:
                 best = replace(found, value=0.0)
             best = replace(best, factor=found.factor, value=found.value)
-            descent.saw(best.lower)
-            is_over = descent.is_over or sides.bounds.journal.clock.is_over
+            multipliers.saw(best.lower, sides.bounds.distortion)
+            is_over = multipliers.is_over or sides.bounds.journal.clock.is_over
         assert best is not None
         return best
 

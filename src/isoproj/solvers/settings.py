@@ -16,7 +16,7 @@ __all__ = [
     "CurveSettings",
     "DescentSettings",
     "Ladder",
-    "LiftSettings",
+    "MultiplierSettings",
     "PoolSettings",
     "RelaxationSettings",
     "Settings",
@@ -312,78 +312,69 @@ class RelaxationSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LiftSettings:
-    """Descent on a factor of the relaxation's matrix.
+class MultiplierSettings:
+    """Projected gradients for the relaxation.
 
     Parameters
     ----------
-    smoothing, cold_smoothing : float
-        Smoothing of the maximum in the first rounds and later, as a share of the
-        losses that matter.
-    hot_rounds : int
-        How many rounds are the first.
+    smoothing : float
+        Smoothing of the maximum, as a share of the losses that matter.
     steps : int
-        Most quasi-Newton steps of a round.
+        Most steps of a round.
     memory : int
-        Steps that the inverse Hessian remembers.
+        Steps over which the value may rise.
     tolerance : float
-        A round ends when a step gains less than this multiple of the smoothing.
+        A round ends when a step promises less than this multiple of the smoothing.
+    single : float
+        Smoothing above which rounds run in single precision.
     near : float
-        Pairs this close to the worst one, and a smoothing more, are taken in.
+        Pairs this close to the worst one, as a share of the losses that matter, and a
+        smoothing more, are taken in.
     batch, largest_set : int
         Pairs that a round takes in at most, and most working pairs.
     least_weight : float
         Least weight of a working pair, in mean weights.
     spare_columns, spare_share : int, float
-        Columns beyond ``k`` to begin with, and most of them as a share of ``k``.
-    idle, fresh : float
-        Occupation below which a column is dropped, and that of a new one.
+        Dimensions beyond ``k`` of the subspace, at most, and as a share of ``k``.
     leading : float
-        Eigenvectors of the moment enter from this share of its k-th eigenvalue on.
+        Directions outside enter from this share of the k-th eigenvalue on.
     n_sampled : int
-        Random pairs whose moment gives the first columns.
+        Random pairs whose moment gives the first matrix.
     first_barrier : float
         Spread of the first occupations.
-    n_averaged : int
-        Rounds whose mean weights are tried as a bound too.
     stalled : float
-        A round that raises the bound by less than this share gains nothing.
-    patience : int
-        Rounds without gain, one after another, that end the descent.
+        A round that closes less than this share of the open gap gains nothing.
+    first_rounds, patience : int
+        Rounds that any method needs, and those without gain, one after another, that
+        end it from then on.
     max_rounds : int
         Most rounds.
     few_tight : float
         Effective number of tight pairs up to which the interior point goes on.
-    wide_gap : float
-        The relaxation's own gap from which on it goes on whatever its cost.
     """
 
-    smoothing: float = 0.03
-    cold_smoothing: float = 0.012
-    hot_rounds: int = 3
+    smoothing: float = 0.012
     steps: int = 40
-    memory: int = 15
-    tolerance: float = 0.005
-    near: float = 0.003
+    memory: int = 8
+    tolerance: float = 1e-4
+    single: float = 3e-5
+    near: float = 0.006
     batch: int = 4_000
     largest_set: int = 30_000
     least_weight: float = 1e-4
-    spare_columns: int = 40
+    spare_columns: int = 100
     spare_share: float = 1.0
-    idle: float = 0.003
-    fresh: float = 0.01
-    leading: float = 0.97
+    leading: float = 0.3
     n_sampled: int = 4_000
     first_barrier: float = 1e-3
-    n_averaged: int = 5
-    stalled: float = 5e-4
-    patience: int = 2
-    max_rounds: int = 14
-    few_tight: float = 600.0
-    wide_gap: float = 0.02
+    stalled: float = 0.02
+    first_rounds: int = 3
+    patience: int = 3
+    max_rounds: int = 20
+    few_tight: float = 150.0
 
     def most_columns(self, k: int) -> int:
-        """Return the most columns that a factor may have."""
+        """Return the most dimensions that the subspace may have."""
         return k + max(self.spare_columns, int(self.spare_share * k))
 
 
@@ -504,7 +495,7 @@ class Settings:
 
     descent: DescentSettings = DescentSettings()
     relaxation: RelaxationSettings = RelaxationSettings()
-    lift: LiftSettings = LiftSettings()
+    multipliers: MultiplierSettings = MultiplierSettings()
     pool: PoolSettings = PoolSettings()
     cap: CapSettings = CapSettings()
     curve: CurveSettings = CurveSettings()

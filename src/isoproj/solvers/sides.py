@@ -1,10 +1,10 @@
 """Both sides of one problem: the best so far, and the steps that better either.
 
 The principal axes and uniform weights give both sides at once. Lower side: the fantope
-relaxation, by descent on a factor (``relaxation.lifted``), then, where few pairs are
-tight, the gap is wide or ``tol`` asks for it, by an interior-point method
-(``relaxation.path``). Upper side: local search (``solvers.descent``) from the rounding
-of the relaxation's matrix, and from other bases where that is cheap.
+relaxation, by projected gradients (``relaxation.multipliers``), then, where few pairs
+are tight or ``tol`` asks for it, by an interior-point method (``relaxation.path``).
+Upper side: local search (``solvers.descent``) from the principal axes, from the
+rounding of the relaxation's matrix, and from other bases where that is cheap.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from isoproj.solvers.descent.anneal import Review, anneal, polish
 from isoproj.solvers.descent.grassmann import random_starts
 from isoproj.solvers.descent.merit import Merit, Worst
 from isoproj.solvers.descent.working_set import WorkingSet, leading
-from isoproj.solvers.relaxation.lifted import Lift
 from isoproj.solvers.relaxation.matrices import moment_of
+from isoproj.solvers.relaxation.multipliers import Multipliers
 from isoproj.solvers.relaxation.path import solve_relaxation
 from isoproj.solvers.relaxation.problem import LargestFloor, Relaxation
 from isoproj.solvers.settings import DescentSettings, Settings
@@ -181,7 +181,7 @@ class Sides:
     settings: Settings
     bounds: Bounds
     rng: np.random.Generator
-    n_tight: float = 0.0  # effective number of tight pairs, known after ``lifted``
+    n_tight: float = 0.0  # effective number of tight pairs, known after ``bounded``
 
     @property
     def k(self) -> int:
@@ -199,7 +199,7 @@ class Sides:
         known = self.first_set(problem.search, start, self.known())
         if not bounds.is_content:
             self.descend(known, start, is_given=given is not None)
-        relaxation = self.lifted(bounds.basis)
+        relaxation = self.bounded(bounds.basis)
         if not bounds.is_proved(tol):
             relaxation = self.closed(relaxation)
         seeds = np.union1d(known.codes, self.seeds(relaxation))
@@ -247,28 +247,29 @@ class Sides:
         ladder = descent.ladder.last(descent.cold_stages)
         anneal(known, self.bounds.basis, ladder, self.bounds, settings=descent)
 
-    def lifted(self, basis: Array) -> Relaxation:
-        """Bound by descent on a factor until that is content or gains nothing more."""
-        bounds, lift = self.bounds, self.settings.lift
+    def bounded(self, basis: Array) -> Relaxation:
+        """Bound by projected gradients until that is content or gains nothing more."""
+        bounds, settings = self.bounds, self.settings.multipliers
         search = self.problem.search
         bounds.phase = "bound"
-        if search.n_pairs <= self.k:
+        if search.n_pairs <= max(self.k, settings.few_tight):
             return self.lower()
-        weakest = search.lowest(basis, lift.batch // 2).codes
-        sample = search.sample(lift.batch // 2, self.rng)
-        state = Lift.begin(search, basis, np.union1d(weakest, sample), lift)
+        weakest = search.lowest(basis, settings.batch // 2).codes
+        sample = search.sample(settings.batch // 2, self.rng)
+        codes = np.union1d(weakest, sample)
+        state = Multipliers.begin(search, self.k, codes, settings)
         best: Relaxation | None = None
         while not state.is_over:
             scale = min(bounds.distortion, bounds.relaxed)
-            for found in state.round(max(scale, 1e-9)):
-                bounds.see_relaxation(found)
-                if best is None or found.value > best.value:
-                    best = found
+            found = state.round(max(scale, 1e-9))
+            bounds.see_relaxation(found)
+            if best is None or found.value > best.value:
+                best = found
             bounds.measure(search, leading(state.factor, self.k))
             bounds.tell(state.codes.size)
             if bounds.is_proved(self.problem.tol):
                 break
-            state.saw(bounds.lower)
+            state.saw(bounds.lower, bounds.distortion)
         assert best is not None
         self.n_tight = state.perplexity
         return best
@@ -276,13 +277,12 @@ class Sides:
     def closed(self, warm: Relaxation) -> Relaxation:
         """Close the relaxation's own gap where that is affordable or asked for."""
         bounds, problem = self.bounds, self.problem
-        lift = self.settings.lift
-        is_few = self.n_tight <= lift.few_tight
-        is_wide = bounds.solver_gap > lift.wide_gap
-        if problem.tol >= COARSE and not (is_few or is_wide):
+        settings = self.settings.multipliers
+        is_few = self.n_tight <= settings.few_tight
+        if problem.tol >= COARSE and not is_few:
             return warm
         bounds.phase = "closing the bound"
-        # Descent spreads weights over many pairs; the heaviest are the rows to start
+        # Multipliers spread weights over many pairs; the heaviest are the rows to start
         # from.
         count = max(_HEAVY * self.k, min(_MOST_HEAVY, int(self.n_tight)))
         heavy = np.argsort(-warm.weights, kind="stable")[:count]

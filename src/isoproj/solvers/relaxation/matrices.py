@@ -13,6 +13,7 @@ __all__ = [
     "congruence",
     "filling",
     "moment_of",
+    "nearest_occupations",
     "onto_fantope",
     "quadratic",
     "soft_minimum",
@@ -55,6 +56,22 @@ def onto_fantope(occupations: Array, k: int) -> Array:
         return result
     room = len(clipped) - clipped.sum()
     return clipped if room <= 0 else clipped + (1 - clipped) * (-excess / room)
+
+
+def nearest_occupations(values: Array, k: int) -> Array:
+    """Return the occupations in [0, 1] with sum k that are nearest to values.
+
+    These are the values less a level, clipped. Their sum is a piecewise linear function
+    of the level, with breaks where a value is clipped.
+    """
+    breaks = np.sort(np.concatenate([values - 1.0, values]))
+    sums = np.clip(values - breaks[:, None], 0.0, 1.0).sum(axis=1)
+    after = min(max(int(np.searchsorted(-sums, -k)), 1), len(breaks) - 1)
+    drop = sums[after - 1] - sums[after]
+    share = (sums[after - 1] - k) / drop if drop > 0.0 else 0.0
+    level = breaks[after - 1] + share * (breaks[after] - breaks[after - 1])
+    result: Array = np.clip(values - level, 0.0, 1.0)
+    return result
 
 
 def symmetric(matrix: Array) -> Array:

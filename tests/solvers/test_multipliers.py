@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from geometry import cloud, every_pair
+from numpy.testing import assert_allclose
+
+from isoproj.pairs.directions import Secants
+from isoproj.pairs.oracle import PairSearch
+from isoproj.pairs.rule import prepare_pairs
+from isoproj.solvers.relaxation.matrices import nearest_occupations
+from isoproj.solvers.relaxation.multipliers import Multipliers, _Smoothed
+from isoproj.solvers.relaxation.path import solve_relaxation
+from isoproj.solvers.relaxation.problem import LargestFloor
+from isoproj.solvers.settings import MultiplierSettings
+
+
+def rounds(rows, k, count):
+    search = PairSearch(*prepare_pairs(rows, rotate=True))
+    codes = search.sample(500, np.random.default_rng(0))
+    state = Multipliers.begin(search, k, codes, MultiplierSettings())
+    return search, state, [state.round(1.0) for _ in range(count)]
+
+
+def random_matrix(seed, width):
+    half = np.random.default_rng(seed).standard_normal((width, width))
+    return half + half.T
+
+
+def test_minus_the_moment_is_the_gradient_of_the_smoothed_loss():
+    secants = Secants(cloud(0, 10, 6), every_pair(10))
+    smoothed = _Smoothed(secants.explicit(), 2, 0.05, np.full(45, 1.0 / 45))
+    matrix, move = np.eye(6) / 3.0, random_matrix(1, 6)
+    ahead, behind = (smoothed.at(matrix + size * move).value for size in (1e-5, -1e-5))
+    slope = -np.vdot(smoothed.at(matrix).moment, move)
+    assert_allclose(slope, (ahead - behind) / 2e-5, rtol=1e-6)
+
+
+@pytest.mark.parametrize("k", [1, 3, 6])
+def test_no_occupations_are_nearer(k):
+    rng = np.random.default_rng(k)
+    values = rng.normal(0.4, 0.8, 7)
+    nearest = nearest_occupations(values, k)
+    assert_allclose(nearest.sum(), k)
+    assert nearest.min() >= 0.0
+    assert nearest.max() <= 1.0
+    others = rng.dirichlet(np.ones(7), 500) * k
+    others = others[others.max(axis=1) <= 1.0]
+    # The angle at a projection is never acute.
+    assert ((others - nearest) @ (values - nearest) <= 1e-9).all()
+
+
+def test_occupations_are_their_own_nearest():
+    values = np.array([1.0, 1.0, 0.25, 0.75, 0.0])
+    assert_allclose(nearest_occupations(values, 3), values)
+    assert_allclose(nearest_occupations(values + 0.3, 3), values, atol=1e-12)
+
+
+def test_projected_gradients_end_at_a_minimum():
+    secants = Secants(cloud(4, 12, 5), every_pair(12))
+    smoothed = _Smoothed(secants.explicit(), 2, 0.05, np.full(66, 1.0 / 66))
+    settings = MultiplierSettings(steps=500, tolerance=1e-9)
+    found, _ = smoothed.minimise(0.4 * np.eye(5), 1.0, settings)
+    occupied = np.linalg.eigvalsh(found.matrix)
+    assert_allclose(occupied.sum(), 2.0)
+    assert occupied.min() >= -1e-12
+    assert occupied.max() <= 1.0 + 1e-12
+    # No matrix of the fantope has more of the moment: the gradient points outside.
+    most = np.linalg.eigvalsh(found.moment)[-2:].sum()
+    assert np.vdot(found.moment, found.matrix) == pytest.approx(most, rel=1e-3)
+
+
+@pytest.mark.parametrize(("r", "d", "k"), [(30, 12, 4), (60, 50, 5), (80, 6, 2)])
+def test_every_round_brackets_the_optimum(r, d, k):
+    search, _, found = rounds(cloud(2, r, d), k, 6)
+    optimum = solve_relaxation(search, LargestFloor(k), tol=1e-5)
+    assert all(each.lower <= optimum.relaxed + 1e-6 for each in found)
+    assert all(each.relaxed >= optimum.lower - 1e-6 for each in found)
+    assert max(each.lower for each in found) >= 0.98 * optimum.lower
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_bounds_are_those_of_their_weights_and_factors(k):
+    search, state, found = rounds(cloud(3, 40, 9), k, 3)
+    for each in found:
+        assert_allclose(each.weights.sum(), 1.0)
+        rows = search.directions(each.codes)
+        energies = np.linalg.eigvalsh((rows.T * each.weights) @ rows)
+        assert_allclose(1.0 - energies[-k:].sum(), each.lower, atol=1e-9)
+        occupied = np.linalg.eigvalsh(each.factor.T @ each.factor)
+        assert occupied.max() <= 1.0 + 1e-5
+        assert_allclose(occupied.sum(), k, rtol=1e-4)
+    assert state.factor.shape[1] >= k
+
+
+def test_isotropic_data_are_bounded_though_every_pair_is_tight():
+    rows = np.random.RandomState(0).normal(size=(150, 8))
+    _, state, found = rounds(rows, 2, 8)
+    assert max(each.lower for each in found) >= 0.98 * 0.75
+    assert state.perplexity > 30
+
+
+def test_a_subspace_grows_to_what_matters():
+    search = PairSearch(*prepare_pairs(cloud(5, 60, 40), rotate=True))
+    codes = search.sample(500, np.random.default_rng(0))
+    narrow = MultiplierSettings(spare_columns=4, spare_share=0.0)
+    optimum = solve_relaxation(search, LargestFloor(3), tol=1e-4)
+    state = Multipliers.begin(search, 3, codes, narrow)
+    for _ in range(8):
+        found = state.round(1.0)
+        assert state.space.shape[1] <= 7
+        assert_allclose(
+            state.space.T @ state.space, np.eye(state.space.shape[1]), atol=1e-9
+        )
+        assert found.lower <= optimum.relaxed + 1e-6
+        assert found.relaxed >= optimum.lower - 1e-6
