@@ -15,7 +15,7 @@ from isoproj.numerics.arrays import (
     checked_rows,
 )
 from isoproj.numerics.extras import needed
-from isoproj.numerics.threads import n_threads, threaded_map
+from isoproj.numerics.threads import n_threads, threaded_list, threaded_map
 
 
 @pytest.mark.parametrize("make", [np.array, scipy.sparse.csr_array])
@@ -93,6 +93,22 @@ def test_a_single_item_starts_no_thread(n_items):
         return threading.current_thread() is threading.main_thread()
 
     assert list(threaded_map(here, range(n_items), 3)) == [n_items < 2] * n_items
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_lists_keep_the_order_of_the_items_inside_each_other_too(threads):
+    def row(i):
+        return threaded_list(lambda j: i * j, range(9), threads)
+
+    expected = [[i * j for j in range(9)] for i in range(20)]
+    assert threaded_list(row, range(20), threads) == expected
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_an_error_of_any_thread_reaches_the_caller(threads):
+    with pytest.raises(ZeroDivisionError):
+        threaded_list(lambda i: 1 // (i - 7), range(20), threads)
+    assert threaded_list(abs, [-1, -2], threads) == [1, 2]
 
 
 def test_the_environment_sets_the_number_of_threads(monkeypatch):

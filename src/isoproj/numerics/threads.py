@@ -6,7 +6,8 @@ import functools
 import itertools
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
@@ -18,6 +19,7 @@ __all__ = [
     "n_threads",
     "one_blas_thread",
     "single_blas_thread",
+    "threaded_list",
     "threaded_map",
 ]
 
@@ -151,6 +153,49 @@ def threaded_map(
         finally:
             for future in waiting:
                 future.cancel()
+
+
+@functools.cache
+def _helpers(count: int) -> ThreadPoolExecutor:
+    """Return threads that wait for work; starting them takes longer than a block."""
+    return ThreadPoolExecutor(count)
+
+
+# The threads of a process do not survive its fork.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_helpers.cache_clear)
+
+
+def threaded_list(
+    function: Callable[[Item], Result], items: Sequence[Item], threads: int
+) -> list[Result]:
+    """Return ``function(item)`` for all items; for short work that comes often.
+
+    The calling thread works too. Threads take items as they come free.
+    """
+    if threads == 1 or len(items) < 2:
+        return [function(item) for item in items]
+    results: dict[int, Result] = {}
+    waiting = deque(enumerate(items))
+
+    def work() -> None:
+        while waiting:
+            try:
+                number, item = waiting.popleft()
+            except IndexError:
+                return
+            results[number] = function(item)
+
+    others = [_helpers(threads - 1).submit(work) for _ in range(threads - 1)]
+    try:
+        work()
+    finally:
+        waiting.clear()
+        for other in others:
+            # One that has not begun is not waited for: its thread may be this one.
+            if not other.cancel():
+                other.result()
+    return [results[number] for number in range(len(items))]
 
 
 def for_each_chunk(

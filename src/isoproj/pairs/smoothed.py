@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse
 
 from isoproj.numerics.spectral import Array, Indices
-from isoproj.numerics.threads import n_threads, threaded_map
+from isoproj.numerics.threads import n_threads, threaded_list
 from isoproj.pairs.blocks import PairBlocks, Real, SquaredDistances, Workspace
 from isoproj.pairs.directions import Secants
 from isoproj.pairs.points import Points
@@ -143,7 +143,7 @@ class SmoothedWorst:
             return self._visited(stripe, distances, extended, temperature)
 
         threads = 1 if len(images) <= _FEW_POINTS else n_threads()
-        parts = list(threaded_map(visit, self._stripes, threads))
+        parts = threaded_list(visit, self._stripes, threads)
         top = max(part.top for part in parts)
         if self._close is not None:
             kept = self._close.images(factor)

@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from isoproj.numerics.spectral import Array, Indices
-from isoproj.numerics.threads import for_each_chunk, n_threads, threaded_map
+from isoproj.numerics.threads import n_threads, threaded_list
 from isoproj.pairs.directions import Secants
 from isoproj.pairs.oracle import PairSearch
 from isoproj.solvers.descent.objectives import Real
@@ -258,11 +258,12 @@ class _Smoothed:
         rows, kept = self.rows, np.empty(len(self.rows))
         single = matrix.astype(rows.dtype)
 
-        def visit(chunk: slice) -> None:
+        def visit(start: int) -> None:
+            chunk = slice(start, start + _CHUNK)
             images = rows[chunk] @ single
             kept[chunk] = np.einsum("ij,ij->i", images, rows[chunk])
 
-        for_each_chunk(visit, len(rows), _CHUNK)
+        threaded_list(visit, range(0, len(rows), _CHUNK), n_threads())
         return np.asarray(1.0 - kept)
 
     def _moment(self, weights: Array) -> Array:
@@ -275,12 +276,8 @@ class _Smoothed:
             some = self.rows[heavy[chunk]] * roots[chunk, None]
             return np.asarray(some.T @ some)
 
-        starts = range(0, heavy.size, _CHUNK)
-        threads = n_threads() if len(starts) > 1 else 1
-        moment = np.zeros((self.rows.shape[1], self.rows.shape[1]))
-        for part in threaded_map(visit, starts, threads):
-            moment += part
-        return moment
+        parts = threaded_list(visit, range(0, heavy.size, _CHUNK), n_threads())
+        return np.asarray(np.sum(parts, axis=0), dtype=np.float64)
 
     def minimise(
         self, matrix: Array, step: float, settings: MultiplierSettings
