@@ -9,9 +9,9 @@ from isoproj.pairs.directions import Secants
 from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.rule import prepare_pairs
 from isoproj.solvers.relaxation.matrices import nearest_occupations
-from isoproj.solvers.relaxation.multipliers import Multipliers, _Smoothed
+from isoproj.solvers.relaxation.multipliers import Capped, Multipliers, _Smoothed
 from isoproj.solvers.relaxation.path import solve_relaxation
-from isoproj.solvers.relaxation.problem import LargestFloor
+from isoproj.solvers.relaxation.problem import LargestFloor, MostKept
 from isoproj.solvers.settings import MultiplierSettings
 
 
@@ -114,3 +114,34 @@ def test_a_subspace_grows_to_what_matters():
         )
         assert found.lower <= optimum.relaxed + 1e-6
         assert found.relaxed >= optimum.lower - 1e-6
+
+
+@pytest.mark.parametrize("first_price", [0.05, 2.0, 50.0])
+@pytest.mark.parametrize(("r", "d", "k", "slack"), [(40, 8, 3, 0.1), (60, 30, 6, 0.3)])
+def test_under_a_cap_every_round_brackets_the_most_that_is_kept(
+    r, d, k, slack, first_price
+):
+    rows = cloud(6, r, d) * np.linspace(2.0, 0.3, d)
+    search = PairSearch(*prepare_pairs(rows, rotate=True))
+    objective = np.cov(search.coordinates.T)
+    objective /= np.trace(objective)
+    anchor = solve_relaxation(search, LargestFloor(k), tol=1e-4)
+    cap = (1.0 + slack) * anchor.relaxed
+    programme = MostKept.of(search, k, objective, cap, anchor)
+    optimum = solve_relaxation(search, programme, tol=1e-5)
+    codes = search.sample(300, np.random.default_rng(0))
+    capped = Capped(objective, cap, anchor, programme.anchor_floor)
+    settings = MultiplierSettings(first_price=first_price)
+    state = Multipliers.begin_capped(search, k, codes, settings, capped)
+    for _ in range(12):
+        found = state.round(cap)
+        assert found.upper >= optimum.value - 1e-6
+        assert found.value <= optimum.upper + 1e-6
+        rows = search.directions(found.codes)
+        dual = objective + (rows.T * found.weights) @ rows
+        top = np.linalg.eigvalsh(dual)[-k:].sum()
+        assert found.upper == pytest.approx(top - (1.0 - cap) * found.weights.sum())
+        assert (found.weights >= 0.0).all()
+    # Where the first price is too low, it is raised until the cap binds.
+    assert state.best.upper <= optimum.upper * 1.01
+    assert state.best.value >= optimum.value * 0.9

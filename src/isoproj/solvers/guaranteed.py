@@ -29,12 +29,17 @@ from isoproj.solvers.descent.sqp import finish
 from isoproj.solvers.descent.working_set import WorkingSet, leading
 from isoproj.solvers.large import Pool, generate
 from isoproj.solvers.minimax import minimax
+from isoproj.solvers.relaxation.multipliers import Capped as CappedRelaxation
+from isoproj.solvers.relaxation.multipliers import Multipliers
 from isoproj.solvers.relaxation.path import solve_relaxation
 from isoproj.solvers.relaxation.problem import MostKept, Relaxation
 from isoproj.solvers.settings import CapSettings, Settings
-from isoproj.solvers.sides import FIRST_SAMPLE
+from isoproj.solvers.sides import COARSE, FIRST_SAMPLE
 
 __all__ = ["guaranteed", "most_kept", "principal_basis"]
+
+# The bound is better no more once its own gap is this share of the open one.
+_TENTH = 0.1
 
 
 def principal_basis(objective: Array, k: int) -> Array:
@@ -274,10 +279,10 @@ class _Capped:
         assert relaxation is not None
         if kept.kept >= relaxation.upper * (1.0 - 1e-6):
             return Status.OPTIMAL
-        missing = relaxation.upper - relaxation.value
-        if missing <= self.problem.tol * relaxation.upper + 1e-12:
-            return Status.CONVERGED
-        return Status.STALLED
+        tol = self.problem.tol
+        missing = relaxation.upper - max(relaxation.value, kept.kept)
+        is_closed = missing <= tol * relaxation.upper + 1e-12
+        return Status.CONVERGED if tol >= COARSE or is_closed else Status.STALLED
 
     def _early(self, principal: Array) -> None:
         """Win back what a short search can, before the relaxation is known.
@@ -303,17 +308,53 @@ class _Capped:
         anneal(known, basis, ladder, kept, merit=merit, settings=descent)
 
     def relaxed(self, search: PairSearch) -> Relaxation:
-        """Solve the relaxation under the cap over the pairs of a search."""
-        programme = MostKept.of(
-            search, self.k, self.kept.objective, self.kept.cap, self.anchor
-        )
-        return solve_relaxation(
+        """Solve the relaxation under the cap over the pairs of a search.
+
+        Where few pairs are tight or ``tol`` asks for it, the interior point goes on.
+        """
+        kept, settings = self.kept, self.settings.multipliers
+        tol = self.problem.tol
+        bounded: Relaxation | None = None
+        if tol >= COARSE and search.n_pairs > settings.few_tight:
+            state = self._bounded(search)
+            bounded = state.best
+            if state.perplexity > settings.few_tight or kept.journal.clock.is_over:
+                assert bounded is not None
+                return bounded
+        programme = MostKept.of(search, self.k, kept.objective, kept.cap, self.anchor)
+        closed = solve_relaxation(
             search,
             programme,
-            tol=self.problem.tol,
-            callback=lambda *_: self.kept.journal.clock.is_over,
+            tol=tol,
+            callback=lambda *_: kept.journal.clock.is_over,
             settings=self.settings.relaxation,
         )
+        if bounded is not None and bounded.upper < closed.upper:
+            return replace(bounded, factor=closed.factor, value=closed.value)
+        return closed
+
+    def _bounded(self, search: PairSearch) -> Multipliers:
+        """Bound by projected gradients until that is content or gains nothing more."""
+        kept, settings = self.kept, self.settings.multipliers
+        principal = principal_basis(kept.objective, self.k)
+        least = float(search.weakest(self.anchor.factor, 0.0).retained[0])
+        state = Multipliers.begin_capped(
+            search,
+            self.k,
+            search.lowest(principal, settings.batch // 2).codes,
+            settings,
+            CappedRelaxation(kept.objective, kept.cap, self.anchor, least),
+        )
+        is_over = False
+        while not is_over:
+            state.round(max(kept.cap, 1e-9))
+            best = state.best
+            assert best is not None
+            state.saw(best.upper, max(kept.kept, 0.0))
+            open_gap = best.upper - max(kept.kept, 0.0)
+            is_closed = best.upper - best.value <= _TENTH * open_gap
+            is_over = state.is_over or is_closed or kept.journal.clock.is_over
+        return state
 
     def search(
         self, kept: _Kept, rng: np.random.Generator, found: Array | None = None

@@ -221,18 +221,16 @@ class _PooledLower:
         if state.relaxation is not None:
             codes = np.union1d(codes, state.relaxation.codes)
         multipliers = Multipliers.begin(inside, sides.k, codes, settings)
-        best, value = state.relaxation, -math.inf
-        is_over = False
+        best, is_over = multipliers.round(1.0), False
         while not is_over:
-            scale = max(1.0 - max(value, 0.0), 1e-9)
-            found = multipliers.round(scale)
-            value = max(value, found.value)
-            if best is None or found.upper < best.upper:
-                best = replace(found, value=0.0)
-            best = replace(best, factor=found.factor, value=found.value)
+            multipliers.round(max(best.relaxed, 1e-9))
+            assert multipliers.best is not None
+            best = multipliers.best
             multipliers.saw(best.lower, sides.bounds.distortion)
             is_over = multipliers.is_over or sides.bounds.journal.clock.is_over
-        assert best is not None
+        last = state.relaxation
+        if last is not None and last.upper < best.upper:
+            best = replace(last, factor=best.factor, value=best.value)
         return best
 
     def accept(self, distortion: float) -> bool:

@@ -351,6 +351,9 @@ class MultiplierSettings:
         Most rounds.
     few_tight : float
         Effective number of tight pairs up to which the interior point goes on.
+    first_price, raised, least_spare : float
+        Under a cap: the first price of an excess, in shares of the objective, and the
+        factor by which it is raised where less than a share of it is to spare.
     """
 
     smoothing: float = 0.012
@@ -372,6 +375,9 @@ class MultiplierSettings:
     patience: int = 3
     max_rounds: int = 20
     few_tight: float = 150.0
+    first_price: float = 2.0
+    raised: float = 3.0
+    least_spare: float = 0.1
 
     def most_columns(self, k: int) -> int:
         """Return the most dimensions that the subspace may have."""

@@ -258,21 +258,17 @@ class Sides:
         sample = search.sample(settings.batch // 2, self.rng)
         codes = np.union1d(weakest, sample)
         state = Multipliers.begin(search, self.k, codes, settings)
-        best: Relaxation | None = None
         while not state.is_over:
             scale = min(bounds.distortion, bounds.relaxed)
-            found = state.round(max(scale, 1e-9))
-            bounds.see_relaxation(found)
-            if best is None or found.value > best.value:
-                best = found
+            bounds.see_relaxation(state.round(max(scale, 1e-9)))
             bounds.measure(search, leading(state.factor, self.k))
             bounds.tell(state.codes.size)
             if bounds.is_proved(self.problem.tol):
                 break
             state.saw(bounds.lower, bounds.distortion)
-        assert best is not None
+        assert state.best is not None
         self.n_tight = state.perplexity
-        return best
+        return state.best
 
     def closed(self, warm: Relaxation) -> Relaxation:
         """Close the relaxation's own gap where that is affordable or asked for."""

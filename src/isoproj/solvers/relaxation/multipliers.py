@@ -18,6 +18,11 @@ the directions and an eigenproblem, however many pairs are tight. Where dimensio
 many, ``P`` lives in a subspace, which takes in leading eigenvectors of ``M(w)``; where
 that is too small, the bound is valid and a little looser.
 
+With an objective ``A`` under a cap, ``-<A, P>`` and a price times the smoothed excess
+over the cap take the place of the smoothed loss: the maximum has one function more, the
+zero. The penalty is exact once the price is above the sum of all multipliers, so it is
+raised while the zero has next to no weight.
+
 Every round gives a bound and a relaxed value. The last digits are for the
 interior-point method (``relaxation.path``), whose step costs the cube of the number of
 tight pairs.
@@ -27,7 +32,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -38,6 +43,7 @@ from isoproj.pairs.oracle import PairSearch
 from isoproj.solvers.descent.objectives import Real
 from isoproj.solvers.relaxation.matrices import (
     central_occupations,
+    congruence,
     moment_of,
     nearest_occupations,
     spectral,
@@ -47,7 +53,7 @@ from isoproj.solvers.relaxation.matrices import (
 from isoproj.solvers.relaxation.problem import Relaxation
 from isoproj.solvers.settings import MultiplierSettings
 
-__all__ = ["Multipliers"]
+__all__ = ["Capped", "Multipliers"]
 
 # Pairs whose directions are multiplied at once.
 _CHUNK = 2048
@@ -60,6 +66,38 @@ _DECREASE = 1e-4
 _SHORTEST = 1e-3
 # Longest step before projection, and the shortest.
 _STEPS = (1e-12, 1e6)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Capped:
+    """What is kept most of, and what no pair may lose more than.
+
+    Parameters
+    ----------
+    objective : ndarray of shape (n_dims, n_dims)
+        Positive semidefinite, trace 1.
+    cap : float
+        Most that a pair may lose.
+    anchor : Relaxation
+        Whose matrix is under the cap.
+    anchor_floor : float
+        What the weakest pair keeps under the anchor's matrix.
+    """
+
+    objective: Array
+    cap: float
+    anchor: Relaxation
+    anchor_floor: float
+
+    def kept(self, factor: Array) -> float:
+        """Return the share of the objective that a matrix keeps."""
+        return float(np.vdot(factor, self.objective @ factor))
+
+    def value(self, factor: Array, least: float) -> float:
+        """Return what is kept by a matrix that is mixed with the anchor's as needed."""
+        missing = 1.0 - self.cap - least
+        share = min(1.0, max(0.0, missing) / max(self.anchor_floor - least, 1e-12))
+        return (1.0 - share) * self.kept(factor) + share * self.kept(self.anchor.factor)
 
 
 @dataclass(slots=True, eq=False)
@@ -80,8 +118,16 @@ class Multipliers:
         Eigenvalues of the matrix, whose eigenvectors are the columns.
     settings : MultiplierSettings
         Tuning figures.
+    capped : Capped or None
+        The objective and its cap; None means the least loss.
+    spare : float
+        Share of the price that no pair has; 0 without an objective.
+    price : float
+        What all multipliers and ``spare`` sum to.
     weights : ndarray of shape (m,)
-        Multipliers of the pairs, on the simplex.
+        Multipliers of the pairs, as shares of the price.
+    best : Relaxation or None
+        The best of either side so far.
     """
 
     search: PairSearch
@@ -90,14 +136,18 @@ class Multipliers:
     space: Array
     occupations: Array
     settings: MultiplierSettings
+    capped: Capped | None = None
+    spare: float = 0.0
+    price: float = 1.0
     weights: Array = field(init=False)
+    best: Relaxation | None = None
     n_rounds: int = 0
     _step: float = 1.0
-    _lower: float = 0.0
+    _bound: float = 0.0
     _n_idle: int = 0
 
     def __post_init__(self) -> None:
-        self.weights = np.full(self.codes.size, 1.0 / self.codes.size)
+        self.weights = np.full(self.codes.size, (1.0 - self.spare) / self.codes.size)
 
     @staticmethod
     def begin(
@@ -113,6 +163,32 @@ class Multipliers:
         space = vectors[:, -width:]
         return Multipliers(search, k, np.unique(codes), space, filled, settings)
 
+    @staticmethod
+    def begin_capped(
+        search: PairSearch,
+        k: int,
+        codes: Indices,
+        settings: MultiplierSettings,
+        capped: Capped,
+    ) -> Multipliers:
+        """Start from a matrix under the cap."""
+        anchor = capped.anchor
+        left, sizes, _ = np.linalg.svd(anchor.factor, full_matrices=False)
+        state = Multipliers(
+            search,
+            k,
+            np.union1d(codes, anchor.codes),
+            left,
+            nearest_occupations(np.square(sizes), k),
+            settings,
+            capped,
+            spare=0.5,
+            price=settings.first_price,
+        )
+        moment = capped.objective + _moment(search, anchor.codes, anchor.weights)
+        state._enlarge(moment, float(np.linalg.eigvalsh(moment)[-k]))
+        return state
+
     @property
     def factor(self) -> Array:
         """Matrix whose product with its transpose is ``P``."""
@@ -122,7 +198,7 @@ class Multipliers:
     @property
     def perplexity(self) -> float:
         """Effective number of pairs that carry weight."""
-        weights = self.weights[self.weights > 0.0]
+        weights = self.weights[self.weights > 0.0] / self.weights.sum()
         return float(np.exp(-(weights @ np.log(weights))))
 
     @property
@@ -132,13 +208,12 @@ class Multipliers:
         is_idle = self._n_idle >= settings.patience
         return is_idle or self.n_rounds >= settings.max_rounds
 
-    def saw(self, lower: float, distortion: float) -> None:
-        """Compare the best bound with that of the last round."""
-        gained = lower - self._lower
-        is_gain = gained > self.settings.stalled * (distortion - lower)
+    def saw(self, bound: float, other: float) -> None:
+        """Compare the best bound with that of the last round, and the other side."""
+        is_gain = abs(bound - self._bound) > self.settings.stalled * abs(other - bound)
         is_first = self.n_rounds <= self.settings.first_rounds
         self._n_idle = 0 if is_gain or is_first else self._n_idle + 1
-        self._lower = lower
+        self._bound = bound
 
     def round(self, scale: float) -> Relaxation:
         """Minimise once, take in overlooked pairs, and return both sides.
@@ -147,35 +222,72 @@ class Multipliers:
         """
         settings, search = self.settings, self.search
         smoothing = scale * settings.smoothing
-        secants = Secants(search.coordinates, search.decode(self.codes))
-        dtype = np.float32 if smoothing > settings.single else np.float64
-        rows = secants.astype(dtype).images(self.space.astype(dtype))
-        inner = _Smoothed(rows, self.k, smoothing, self.weights)
-        found, self._step = inner.minimise(
-            np.diag(self.occupations), self._step, settings
-        )
+        found = self._minimised(smoothing)
         self.occupations, turn = np.linalg.eigh(found.matrix)
         self.occupations = nearest_occupations(self.occupations, self.k)
         self.space = self.space @ turn
         factor = self.factor
-        level = 1.0 - found.worst + smoothing + settings.near * scale
+        worst = (
+            found.worst if self.capped is None else max(found.worst, self.capped.cap)
+        )
+        level = 1.0 - worst + smoothing + settings.near * scale
         weakest = search.weakest(factor, level, most=4 * settings.batch)
-        value = float(weakest.retained[0])
-        relaxation = self._bound(found.weights, factor, value)
+        least = float(weakest.retained[0])
+        value = least if self.capped is None else self.capped.value(factor, least)
+        relaxation = self._bounded(found.weights, factor, value)
+        self._keep(relaxation)
         fresh = weakest.codes[~np.isin(weakest.codes, self.codes)][: settings.batch]
         self._take_in(fresh, found.weights)
         self.n_rounds += 1
         return relaxation
 
-    def _bound(self, weights: Array, factor: Array, value: float) -> Relaxation:
+    def _minimised(self, smoothing: float) -> _State:
+        """Return the minimum of the smoothed problem, to the accuracy of a round."""
+        secants = Secants(self.search.coordinates, self.search.decode(self.codes))
+        dtype = np.float32 if smoothing > self.settings.single else np.float64
+        rows = secants.astype(dtype).images(self.space.astype(dtype))
+        objective, cap = None, 0.0
+        if self.capped is not None:
+            objective = congruence(self.space, self.capped.objective)
+            cap = self.capped.cap
+        inner = _Smoothed(
+            rows,
+            self.k,
+            smoothing,
+            self.weights,
+            objective,
+            cap,
+            self.spare,
+            self.price,
+        )
+        matrix = np.diag(self.occupations)
+        found, self._step = inner.minimise(matrix, self._step, self.settings)
+        return found
+
+    def _bounded(self, weights: Array, factor: Array, value: float) -> Relaxation:
         """Return the bound of some weights; take in directions that matter to them."""
         heavy = weights > _NEGLIGIBLE * weights.max()
-        codes, own = self.codes[heavy], weights[heavy] / weights[heavy].sum()
-        moment = _moment(self.search, codes, own)
+        codes, own = self.codes[heavy], self.price * weights[heavy]
+        floor = 0.0
+        if self.capped is None:
+            own /= own.sum()
+            moment = _moment(self.search, codes, own)
+        else:
+            moment = self.capped.objective + _moment(self.search, codes, own)
+            floor = (1.0 - self.capped.cap) * float(own.sum())
         energies = np.linalg.eigvalsh(moment)
         self._enlarge(moment, float(energies[-self.k]))
-        upper = float(energies[-self.k :].sum())
+        upper = float(energies[-self.k :].sum()) - floor
         return Relaxation(codes, own, factor, upper, value, is_closed=False)
+
+    def _keep(self, found: Relaxation) -> None:
+        """Keep the better of either side."""
+        best = found if self.best is None else self.best
+        if found.upper < best.upper:
+            best = replace(found, factor=best.factor, value=best.value)
+        if found.value > best.value:
+            best = replace(best, factor=found.factor, value=found.value)
+        self.best = best
 
     def _enlarge(self, moment: Array, level: float) -> None:
         """Replace empty columns by the directions outside that matter most."""
@@ -199,13 +311,21 @@ class Multipliers:
         """Add pairs with a small weight; drop the lightest where there are too many."""
         codes = np.concatenate([self.codes, fresh])
         least = 1.0 / codes.size
+        spare = 0.0 if self.capped is None else max(1.0 - float(weights.sum()), least)
         values = np.concatenate([weights, np.full(fresh.size, least)])
         values = np.maximum(values, self.settings.least_weight * least)
         if codes.size > self.settings.largest_set:
             order = np.argsort(-values, kind="stable")[: self.settings.largest_set]
             codes, values = codes[order], values[order]
+        if self.capped is not None and spare < self.settings.least_spare:
+            # The same multipliers under a higher price; what is new is to spare.
+            raised = self.settings.raised
+            values, spare = values / raised, spare / raised + 1.0 - 1.0 / raised
+            self.price *= raised
         order = np.argsort(codes)
-        self.codes, self.weights = codes[order], values[order] / values.sum()
+        total = float(values.sum()) + spare
+        self.codes, self.weights = codes[order], values[order] / total
+        self.spare = spare / total
 
 
 def _moment(search: PairSearch, codes: Indices, weights: Array) -> Array:
@@ -236,6 +356,10 @@ class _Smoothed:
     k: int
     smoothing: float
     prior: Array
+    objective: Array | None = None
+    cap: float = 0.0
+    spare: float = 0.0
+    price: float = 1.0
     _offset: Array = field(init=False)
 
     def __post_init__(self) -> None:
@@ -244,13 +368,17 @@ class _Smoothed:
     def at(self, matrix: Array) -> _State:
         """Return the state at a matrix; minus its moment is the gradient."""
         losses = self._losses(matrix)
-        exponents = losses / self.smoothing + self._offset
-        top = float(exponents.max())
+        exponents = (losses - self.cap) / self.smoothing + self._offset
+        zero = math.log(self.spare) if self.spare > 0.0 else -math.inf
+        top = max(float(exponents.max()), zero)
         weights = np.exp(exponents - top)
-        total = float(weights.sum())
+        total = float(weights.sum()) + math.exp(zero - top)
         weights /= total
-        value = self.smoothing * (top + math.log(total))
-        moment = self._moment(weights)
+        value = self.price * self.smoothing * (top + math.log(total))
+        moment = self.price * self._moment(weights)
+        if self.objective is not None:
+            value -= trace_product(self.objective, matrix)
+            moment += self.objective
         return _State(matrix, value, float(losses.max()), weights, moment)
 
     def _losses(self, matrix: Array) -> Array:
