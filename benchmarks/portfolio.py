@@ -29,10 +29,13 @@ ROOT = Path(__file__).parents[1]
 OLD = "428bb86"
 
 
-def words(n_points, seed=0):
-    """Return unit rows whose spectrum falls like j^-1/2, as word vectors do."""
-    rng = np.random.default_rng(seed)
-    rows = rng.standard_normal((n_points, 100)) * np.arange(1, 101) ** -0.5
+def words(n_points, power=0.5):
+    """Return unit rows whose spectrum falls like j^-power.
+
+    With a power of 0.3, projections lose about what they lose on real word vectors.
+    """
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((n_points, 100)) * np.arange(1, 101) ** -power
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
@@ -92,6 +95,7 @@ def portfolio():
         ),
         "words 1000": (lambda: words(1000), (10,)),
         "words 2000": (lambda: words(2000), (10, 30, 60)),
+        "words 2000, flat": (lambda: words(2000, 0.3), (10, 30, 60)),
         "text": (text, (64,)),
     }
 

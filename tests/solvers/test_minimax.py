@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from isoproj import NearIsometricProjection, verify
 from isoproj.numerics.progress import Step, watching
 from isoproj.pairs.directions import Secants
-from isoproj.pairs.oracle import PairSearch
+from isoproj.pairs.oracle import PairSearch, SearchSettings
 from isoproj.pairs.rule import prepare_pairs
 from isoproj.proof.verify import check_claims
 from isoproj.solvers.api import Problem, Status
@@ -106,6 +106,20 @@ def test_a_time_limit_leaves_a_valid_looser_certificate():
         model = fitted(rows, 8, time_limit=1e-9)
     assert model.status_ is Status.TIME_LIMIT
     verify(model.certificate_, rows)
+
+
+def test_where_points_are_many_the_bound_does_not_wait_for_the_search():
+    rows = cloud(7, 300, 20) * np.linspace(2.0, 0.4, 20)
+    settings = SearchSettings(most_smoothed=100)
+    search = PairSearch(*prepare_pairs(rows, rotate=True), settings=settings)
+    result = minimax(Problem(search=search, k=4))
+    phases = [step.phase for step in result.history]
+    first, last = phases.index("bound"), len(phases) - 1 - phases[::-1].index("bound")
+    assert "first projection" in phases[first:last]
+    early = result.history[phases.index("first projection", first) - 1].lower_bound
+    assert early >= 0.9 * result.lower
+    assert result.lower <= result.distortion
+    assert result.distortion < result.history[0].distortion
 
 
 def test_few_rounds_are_said_to_be_few():

@@ -47,6 +47,8 @@ _HEAVY = 8
 _MOST_HEAVY = 1500
 # Rounds of polishing without gain that may overlook pairs.
 _BLIND_ROUNDS = 2
+# Rounds that bound a problem before a long search.
+_EARLY_ROUNDS = 2
 # A gap that can make a basis optimal where the relaxation's optimum is a projection.
 _FINE = 1e-3
 
@@ -182,6 +184,7 @@ class Sides:
     bounds: Bounds
     rng: np.random.Generator
     n_tight: float = 0.0  # effective number of tight pairs, known after ``bounded``
+    multipliers: Multipliers | None = None
 
     @property
     def k(self) -> int:
@@ -196,6 +199,10 @@ class Sides:
         start = bounds.basis if given is None else given
         bounds.phase = "first projection"
         self.first_bounds(start, problem.search.weakest(start, 0.0))
+        if problem.search.is_sampled:
+            # A search takes long where points are many; these rounds bound most of it.
+            self.bounded(start, _EARLY_ROUNDS)
+            bounds.phase = "first projection"
         known = self.first_set(problem.search, start, self.known())
         if not bounds.is_content:
             self.descend(known, start, is_given=given is not None)
@@ -247,21 +254,28 @@ class Sides:
         ladder = descent.ladder.last(descent.cold_stages)
         anneal(known, self.bounds.basis, ladder, self.bounds, settings=descent)
 
-    def bounded(self, basis: Array) -> Relaxation:
-        """Bound by projected gradients until that is content or gains nothing more."""
+    def bounded(self, basis: Array, rounds: int | None = None) -> Relaxation:
+        """Bound by projected gradients until that is content or gains nothing more.
+
+        With ``rounds``, only so many are made; the next call goes on from there.
+        """
         bounds, settings = self.bounds, self.settings.multipliers
         search = self.problem.search
         bounds.phase = "bound"
         if search.n_pairs <= max(self.k, settings.few_tight):
             return self.lower()
-        weakest = search.lowest(basis, settings.batch // 2).codes
-        sample = search.sample(settings.batch // 2, self.rng)
-        codes = np.union1d(weakest, sample)
-        state = Multipliers.begin(search, self.k, codes, settings)
-        while not state.is_over:
+        if self.multipliers is None:
+            weakest = search.lowest(basis, settings.batch // 2).codes
+            sample = search.sample(settings.batch // 2, self.rng)
+            codes = np.union1d(weakest, sample)
+            self.multipliers = Multipliers.begin(search, self.k, codes, settings)
+        state = self.multipliers
+        while not state.is_over and state.n_rounds != rounds:
             scale = min(bounds.distortion, bounds.relaxed)
             bounds.see_relaxation(state.round(max(scale, 1e-9)))
-            bounds.measure(search, leading(state.factor, self.k))
+            # Where points are many, a rounding is dear and seldom beats a search.
+            if rounds is not None or not search.is_sampled:
+                bounds.measure(search, leading(state.factor, self.k))
             bounds.tell(state.codes.size)
             if bounds.is_proved(self.problem.tol):
                 break
