@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
 from collections.abc import Iterator
@@ -21,13 +20,11 @@ def _no_figures_left() -> Iterator[None]:
 
 def _short(patch: pytest.MonkeyPatch) -> None:
     """Let fits look at few subspaces and start from one random basis."""
-    from isoproj.solvers import hull
-    from isoproj.solvers.settings import DescentSettings, Settings
+    from isoproj.solvers.settings import DescentSettings, HullSettings, Settings
 
-    few = hull.HullSettings(work=3e7, n_random=4, n_local=1, n_shaken=1)
-    short = functools.partial(hull.hull_search, settings=few)
-    patch.setattr(hull, "hull_search", short)
     defaults = Settings.__init__.__kwdefaults__
+    few = HullSettings(work=3e7, n_random=4, n_local=1, n_shaken=1)
+    patch.setitem(defaults, "hull", few)
     patch.setitem(defaults, "descent", DescentSettings(n_restarts=1))
 
 

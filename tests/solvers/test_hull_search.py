@@ -8,7 +8,8 @@ from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.rule import prepare_pairs
 from isoproj.solvers.api import Clock
 from isoproj.solvers.growing_hull import GrowingHull, Scan, Tree
-from isoproj.solvers.hull import HullSettings, _Hunt, _Pool
+from isoproj.solvers.hull import _Hunt, _Pool
+from isoproj.solvers.settings import HullSettings
 
 
 def sphere(count, dimension, seed=0):

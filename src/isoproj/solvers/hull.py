@@ -34,62 +34,13 @@ from isoproj.solvers.api import (
 )
 from isoproj.solvers.growing_hull import GrowingHull, Scan, Tree, nearest
 from isoproj.solvers.relaxation.matrices import moment_of
+from isoproj.solvers.settings import HullSettings
 
-__all__ = ["PHASE", "Found", "HullSettings", "hull_search", "improved"]
-
-
-@dataclass(frozen=True, slots=True)
-class HullSettings:
-    """Sizes of the search for a subspace.
-
-    Parameters
-    ----------
-    work : float
-        Multiplications, or as much time, that the whole search may take.
-    most_entries : int
-        Entries of the matrix of directions up to which it holds all pairs.
-    n_random, n_local, n_shaken : int
-        Number of random starts, of local searches from the best starts, and of local
-        searches from the best subspace after a random rotation.
-    n_tried, n_glanced, glance : int, int, float
-        The search ends at once if in none of so many starts a random direction reaches
-        so many pairs as far as this share of the known bound.
-    n_low : int
-        Facets whose normals are asked for further pairs at once.
-    radius, shake : float
-        First trust region, and size of a random rotation, in radians.
-    hopeless, costly, costly_hopeless : float, int, float
-        The search ends if no start's bound reaches this share of the known bound; from
-        ``costly`` dimensions of the subspace on, where hulls leave no time for local
-        search, it must reach the second share.
-    n_seen : int
-        Pairs that the oracle adds for each subspace if not all pairs are held.
-    """
-
-    work: float = 1.5e9
-    most_entries: int = 5_000_000
-    n_random: int = 24
-    n_tried: int = 6
-    n_glanced: int = 20_000
-    glance: float = 0.75
-    n_local: int = 3
-    n_shaken: int = 3
-    n_low: int = 64
-    radius: float = 0.1
-    shake: float = 0.15
-    hopeless: float = 0.6
-    costly: int = 5
-    costly_hopeless: float = 0.9
-    n_seen: int = 400
-
-    def hopeless_share(self, dimension: int) -> float:
-        """Return the share of the known bound that a start must reach."""
-        return self.hopeless if dimension < self.costly else self.costly_hopeless
+__all__ = ["PHASE", "Found", "hull_search", "improved"]
 
 
 # What a step of the search is called.
 PHASE = "hull bound"
-_USUAL = HullSettings()
 # Multiplications that take as long as a linear program.
 _PROGRAM = 5e6
 # A tree finds extreme directions up to this many dimensions, for so many times more
@@ -140,7 +91,7 @@ class Found:
         return np.asarray(self.axes @ self.facets.normals[self.facets.offsets.argmin()])
 
 
-def improved(problem: Problem, result: Result) -> Result:
+def improved(problem: Problem, result: Result, settings: HullSettings) -> Result:
     """Return the result with the hull proof, if one beats the dual weights.
 
     If the subspace is the whole space, the nearest facet's normal is the best direction
@@ -160,6 +111,7 @@ def improved(problem: Problem, result: Result) -> Result:
             result.lower,
             Clock(clock.left),
             problem.seed,
+            settings,
         )
     except KeyboardInterrupt:
         return replace(result, status=Status.INTERRUPTED)
@@ -196,7 +148,7 @@ def hull_search(
     lower: float,
     clock: Clock,
     seed: int,
-    settings: HullSettings = _USUAL,
+    settings: HullSettings,
 ) -> tuple[Subspace, Found] | None:
     """Return the best subspace found, or None if it does not beat ``lower``.
 

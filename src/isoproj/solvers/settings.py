@@ -15,6 +15,7 @@ __all__ = [
     "CapSettings",
     "CurveSettings",
     "DescentSettings",
+    "HullSettings",
     "Ladder",
     "MultiplierSettings",
     "PoolSettings",
@@ -496,6 +497,55 @@ class CurveSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HullSettings:
+    """The search for a subspace whose hull proves a bound.
+
+    Parameters
+    ----------
+    work : float
+        Multiplications, or as much time, that the whole search may take.
+    most_entries : int
+        Entries of the matrix of directions up to which it holds all pairs.
+    n_random, n_local, n_shaken : int
+        Number of random starts, of local searches from the best starts, and of local
+        searches from the best subspace after a random rotation.
+    n_tried, n_glanced, glance : int, int, float
+        The search ends at once if in none of so many starts a random direction reaches
+        so many pairs as far as this share of the known bound.
+    n_low : int
+        Facets whose normals are asked for further pairs at once.
+    radius, shake : float
+        First trust region, and size of a random rotation, in radians.
+    hopeless, costly, costly_hopeless : float, int, float
+        The search ends if no start's bound reaches this share of the known bound; from
+        ``costly`` dimensions of the subspace on, where hulls leave no time for local
+        search, it must reach the second share.
+    n_seen : int
+        Pairs that the oracle adds for each subspace if not all pairs are held.
+    """
+
+    work: float = 1.5e9
+    most_entries: int = 5_000_000
+    n_random: int = 24
+    n_tried: int = 6
+    n_glanced: int = 20_000
+    glance: float = 0.75
+    n_local: int = 3
+    n_shaken: int = 3
+    n_low: int = 64
+    radius: float = 0.1
+    shake: float = 0.15
+    hopeless: float = 0.6
+    costly: int = 5
+    costly_hopeless: float = 0.9
+    n_seen: int = 400
+
+    def hopeless_share(self, dimension: int) -> float:
+        """Return the share of the known bound that a start must reach."""
+        return self.hopeless if dimension < self.costly else self.costly_hopeless
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All tuning figures of a solve."""
 
@@ -505,3 +555,4 @@ class Settings:
     pool: PoolSettings = PoolSettings()
     cap: CapSettings = CapSettings()
     curve: CurveSettings = CurveSettings()
+    hull: HullSettings = HullSettings()

@@ -33,6 +33,7 @@ def solve(problem: Problem, settings: Settings | None = None) -> Result:
     >>> solve(Problem(search=search, k=5)).distortion
     0.0
     """
+    settings = Settings() if settings is None else settings
     dimensions: Dimensions | None = None
     if problem.k is None:
         assert problem.cap is not None
@@ -46,7 +47,7 @@ def solve(problem: Problem, settings: Settings | None = None) -> Result:
     if problem.k >= problem.n_dims:
         result = everything(problem)
     elif problem.objective is None:
-        result = improved(problem, minimax(problem, settings))
+        result = improved(problem, minimax(problem, settings), settings.hull)
     else:
         result = most_kept(problem, settings)
     if dimensions is not None and dimensions.status.advice:
