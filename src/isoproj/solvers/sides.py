@@ -47,6 +47,8 @@ _HEAVY = 8
 _MOST_HEAVY = 1500
 # Rounds of polishing without gain that may overlook pairs.
 _BLIND_ROUNDS = 2
+# The relaxation's own gap from which on its weights are no better start than none.
+_FAR = 0.3
 # Rounds that bound a problem before a long search.
 _EARLY_ROUNDS = 2
 # A gap that can make a basis optimal where the relaxation's optimum is a projection.
@@ -222,6 +224,9 @@ class Sides:
             bounds.phase = "polishing"
             self.cool(known)
             self.polish(known, bounds)
+        # A bound that was near enough to a worse basis may be too far from this one.
+        if not bounds.is_proved(tol):
+            self.closed(relaxation)
 
     def seeds(self, relaxation: Relaxation) -> Indices:
         """Return pairs that matter: known ones, and the heaviest of the relaxation."""
@@ -292,6 +297,8 @@ class Sides:
         if problem.tol >= COARSE and not is_few:
             return warm
         bounds.phase = "closing the bound"
+        if bounds.solver_gap > _FAR:
+            return self.lower()
         # Multipliers spread weights over many pairs; the heaviest are the rows to start
         # from.
         count = max(_HEAVY * self.k, min(_MOST_HEAVY, int(self.n_tight)))
