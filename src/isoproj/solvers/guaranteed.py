@@ -29,8 +29,7 @@ from isoproj.solvers.descent.sqp import finish
 from isoproj.solvers.descent.working_set import WorkingSet, leading
 from isoproj.solvers.large import Pool, generate
 from isoproj.solvers.minimax import minimax
-from isoproj.solvers.relaxation.multipliers import Capped as CappedRelaxation
-from isoproj.solvers.relaxation.multipliers import Multipliers
+from isoproj.solvers.relaxation.multipliers import Goal, Multipliers
 from isoproj.solvers.relaxation.path import solve_relaxation
 from isoproj.solvers.relaxation.problem import MostKept, Relaxation
 from isoproj.solvers.settings import CapSettings, Settings
@@ -343,7 +342,7 @@ class _Capped:
             self.k,
             search.lowest(principal, settings.batch // 2).codes,
             settings,
-            CappedRelaxation(kept.objective, kept.cap, self.anchor, least),
+            Goal(kept.objective, kept.cap, self.anchor, least),
         )
         is_over = False
         while not is_over:

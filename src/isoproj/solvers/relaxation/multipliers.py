@@ -53,7 +53,7 @@ from isoproj.solvers.relaxation.matrices import (
 from isoproj.solvers.relaxation.problem import Relaxation
 from isoproj.solvers.settings import MultiplierSettings
 
-__all__ = ["Capped", "Multipliers"]
+__all__ = ["Goal", "Multipliers"]
 
 # Pairs whose directions are multiplied at once.
 _CHUNK = 2048
@@ -69,7 +69,7 @@ _STEPS = (1e-12, 1e6)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Capped:
+class Goal:
     """What is kept most of, and what no pair may lose more than.
 
     Parameters
@@ -118,7 +118,7 @@ class Multipliers:
         Eigenvalues of the matrix, whose eigenvectors are the columns.
     settings : MultiplierSettings
         Tuning figures.
-    capped : Capped or None
+    goal : Goal or None
         The objective and its cap; None means the least loss.
     spare : float
         Share of the price that no pair has; 0 without an objective.
@@ -136,7 +136,7 @@ class Multipliers:
     space: Array
     occupations: Array
     settings: MultiplierSettings
-    capped: Capped | None = None
+    goal: Goal | None = None
     spare: float = 0.0
     price: float = 1.0
     weights: Array = field(init=False)
@@ -169,10 +169,10 @@ class Multipliers:
         k: int,
         codes: Indices,
         settings: MultiplierSettings,
-        capped: Capped,
+        goal: Goal,
     ) -> Multipliers:
         """Start from a matrix under the cap."""
-        anchor = capped.anchor
+        anchor = goal.anchor
         left, sizes, _ = np.linalg.svd(anchor.factor, full_matrices=False)
         state = Multipliers(
             search,
@@ -181,11 +181,11 @@ class Multipliers:
             left,
             nearest_occupations(np.square(sizes), k),
             settings,
-            capped,
+            goal,
             spare=0.5,
             price=settings.first_price,
         )
-        moment = capped.objective + _moment(search, anchor.codes, anchor.weights)
+        moment = goal.objective + _moment(search, anchor.codes, anchor.weights)
         state._enlarge(moment, float(np.linalg.eigvalsh(moment)[-k]))
         return state
 
@@ -227,13 +227,11 @@ class Multipliers:
         self.occupations = nearest_occupations(self.occupations, self.k)
         self.space = self.space @ turn
         factor = self.factor
-        worst = (
-            found.worst if self.capped is None else max(found.worst, self.capped.cap)
-        )
+        worst = found.worst if self.goal is None else max(found.worst, self.goal.cap)
         level = 1.0 - worst + smoothing + settings.near * scale
         weakest = search.weakest(factor, level, most=4 * settings.batch)
         least = float(weakest.retained[0])
-        value = least if self.capped is None else self.capped.value(factor, least)
+        value = least if self.goal is None else self.goal.value(factor, least)
         relaxation = self._bounded(found.weights, factor, value)
         self._keep(relaxation)
         fresh = weakest.codes[~np.isin(weakest.codes, self.codes)][: settings.batch]
@@ -247,9 +245,9 @@ class Multipliers:
         dtype = np.float32 if smoothing > self.settings.single else np.float64
         rows = secants.astype(dtype).images(self.space.astype(dtype))
         objective, cap = None, 0.0
-        if self.capped is not None:
-            objective = congruence(self.space, self.capped.objective)
-            cap = self.capped.cap
+        if self.goal is not None:
+            objective = congruence(self.space, self.goal.objective)
+            cap = self.goal.cap
         inner = _Smoothed(
             rows,
             self.k,
@@ -269,12 +267,12 @@ class Multipliers:
         heavy = weights > _NEGLIGIBLE * weights.max()
         codes, own = self.codes[heavy], self.price * weights[heavy]
         floor = 0.0
-        if self.capped is None:
+        if self.goal is None:
             own /= own.sum()
             moment = _moment(self.search, codes, own)
         else:
-            moment = self.capped.objective + _moment(self.search, codes, own)
-            floor = (1.0 - self.capped.cap) * float(own.sum())
+            moment = self.goal.objective + _moment(self.search, codes, own)
+            floor = (1.0 - self.goal.cap) * float(own.sum())
         energies = np.linalg.eigvalsh(moment)
         self._enlarge(moment, float(energies[-self.k]))
         upper = float(energies[-self.k :].sum()) - floor
@@ -311,13 +309,13 @@ class Multipliers:
         """Add pairs with a small weight; drop the lightest where there are too many."""
         codes = np.concatenate([self.codes, fresh])
         least = 1.0 / codes.size
-        spare = 0.0 if self.capped is None else max(1.0 - float(weights.sum()), least)
+        spare = 0.0 if self.goal is None else max(1.0 - float(weights.sum()), least)
         values = np.concatenate([weights, np.full(fresh.size, least)])
         values = np.maximum(values, self.settings.least_weight * least)
         if codes.size > self.settings.largest_set:
             order = np.argsort(-values, kind="stable")[: self.settings.largest_set]
             codes, values = codes[order], values[order]
-        if self.capped is not None and spare < self.settings.least_spare:
+        if self.goal is not None and spare < self.settings.least_spare:
             # The same multipliers under a higher price; what is new is to spare.
             raised = self.settings.raised
             values, spare = values / raised, spare / raised + 1.0 - 1.0 / raised
