@@ -61,8 +61,8 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("part", choices=["posts"], help="which data")
     parser.add_argument("--write", action="store_true", help="keep the table")
-    parser.add_argument("-k", type=int, nargs="+", default=[64])
-    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("-k", type=int, nargs="+", default=[64, 128])
+    parser.add_argument("--seconds", type=float, default=120.0)
     options = parser.parse_args()
     index, queries = load()
     lines = [

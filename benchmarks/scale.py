@@ -337,12 +337,12 @@ def main() -> None:
         "mnist": lambda: whole_set(
             "MNIST", mnist_images(options.points or 60_000), 40, options.tol
         ),
-        "text": lambda: whole_set("text embeddings", all_posts(), 64, 1e-2),
+        "text": lambda: whole_set("text embeddings", all_posts(), 64, options.tol),
         "words": lambda: whole_set(
             "words",
             words(options.points or 100_000).astype(np.float32),
             25,
-            1e-2,
+            options.tol,
         ),
         "dask": lambda: cluster_rate(options.points or 40_000),
         "cost": lambda: cost(options.points or 20_000),
@@ -352,7 +352,7 @@ def main() -> None:
     parser.add_argument("what", nargs="*", default=list(parts))
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--points", type=int, default=None)
-    parser.add_argument("--tol", type=float, default=5e-2)
+    parser.add_argument("--tol", type=float, default=1e-2)
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     parser.add_argument("--mapped", help=argparse.SUPPRESS)
     parser.add_argument("--budget", type=float, help=argparse.SUPPRESS)
