@@ -111,6 +111,15 @@ def test_an_error_of_any_thread_reaches_the_caller(threads):
     assert threaded_list(abs, [-1, -2], threads) == [1, 2]
 
 
+def test_where_no_thread_can_start_the_caller_works_alone(monkeypatch):
+    def no_thread(self):
+        fault = "can't start new thread"
+        raise RuntimeError(fault)
+
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    assert threaded_list(abs, range(-50, 0), 7) == list(range(50, 0, -1))
+
+
 def test_the_environment_sets_the_number_of_threads(monkeypatch):
     monkeypatch.setenv("ISOPROJ_NUM_THREADS", "3")
     assert n_threads() == 3

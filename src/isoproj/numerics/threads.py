@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import os
@@ -186,7 +187,11 @@ def threaded_list(
                 return
             results[number] = function(item)
 
-    others = [_helpers(threads - 1).submit(work) for _ in range(threads - 1)]
+    others = []
+    # Where memory is short no thread may start: the caller works alone.
+    with contextlib.suppress(RuntimeError):
+        for _ in range(threads - 1):
+            others.append(_helpers(threads - 1).submit(work))
     try:
         work()
     finally:
@@ -195,7 +200,11 @@ def threaded_list(
             # One that has not begun is not waited for: its thread may be this one.
             if not other.cancel():
                 other.result()
-    return [results[number] for number in range(len(items))]
+    # A piece that was handed over before an error is not waited for, but done again.
+    return [
+        results[number] if number in results else function(item)
+        for number, item in enumerate(items)
+    ]
 
 
 def for_each_chunk(
