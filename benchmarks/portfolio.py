@@ -1,6 +1,6 @@
 """Default fits on data of many kinds: this tree beside an older commit, in one run.
 
-``python benchmarks/portfolio.py [--old COMMIT] [--only NAME ...] [--write]``
+``python benchmarks/portfolio.py [defaults] [--old COMMIT] [--only NAME ...] [--write]``
 
 The older commit is checked out in a scratch worktree. Every fit runs in a process of
 its own, first the old code, then the new one, then the new one with a tenth of the old
@@ -218,6 +218,7 @@ def compare(old, names):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("part", nargs="?", choices=["defaults"], help="which fits")
     parser.add_argument("--old", default=OLD)
     parser.add_argument("--only", nargs="+", default=None)
     parser.add_argument("--write", action="store_true")

@@ -425,6 +425,28 @@ def test_an_interrupt_returns_a_certified_answer(after, whole):
     assert_sound(fitted, X)
 
 
+def test_a_bound_that_an_interrupt_cuts_short_is_kept():
+    X = stretched(5, 60, 20)
+
+    def interrupt(step):
+        if step.kept_bound is not None and step.kept_bound < 1.0:
+            raise KeyboardInterrupt
+
+    with (
+        watching(interrupt, Step),
+        pytest.warns(ConvergenceWarning, match="interrupted"),
+    ):
+        fitted = model(4, tol=1e-2).fit(X)
+    told = fitted.history_[-1].kept_bound
+    assert told < 1.0
+    assert fitted.kept_bound_ == pytest.approx(told, rel=1e-6)
+    assert fitted.kept_ <= fitted.kept_bound_
+    whole = model(4, tol=1e-2).fit(X)
+    bounds = [step.kept_bound for step in whole.history_ if step.kept_bound is not None]
+    assert bounds == sorted(bounds, reverse=True)
+    assert len(set(bounds)) > 2
+
+
 def test_an_interrupt_before_the_first_step_returns_a_certified_answer(monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt

@@ -9,7 +9,7 @@ from isoproj.pairs.directions import Secants
 from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.rule import prepare_pairs
 from isoproj.solvers.relaxation.matrices import nearest_occupations
-from isoproj.solvers.relaxation.multipliers import Goal, Multipliers, _Smoothed
+from isoproj.solvers.relaxation.multipliers import Multipliers, _Smoothed
 from isoproj.solvers.relaxation.path import solve_relaxation
 from isoproj.solvers.relaxation.problem import LargestFloor, MostKept
 from isoproj.solvers.settings import MultiplierSettings
@@ -130,9 +130,8 @@ def test_under_a_cap_every_round_brackets_the_most_that_is_kept(
     programme = MostKept.of(search, k, objective, cap, anchor)
     optimum = solve_relaxation(search, programme, tol=1e-5)
     codes = search.sample(300, np.random.default_rng(0))
-    goal = Goal(objective, cap, anchor, programme.anchor_floor)
     settings = MultiplierSettings(first_price=first_price)
-    state = Multipliers.begin_capped(search, k, codes, settings, goal)
+    state = Multipliers.begin_capped(search, programme, codes, settings)
     for _ in range(12):
         found = state.round(cap)
         assert found.upper >= optimum.value - 1e-6

@@ -29,16 +29,13 @@ from isoproj.solvers.descent.sqp import finish
 from isoproj.solvers.descent.working_set import WorkingSet, leading
 from isoproj.solvers.large import Pool, generate
 from isoproj.solvers.minimax import minimax
-from isoproj.solvers.relaxation.multipliers import Goal, Multipliers
+from isoproj.solvers.relaxation.multipliers import Multipliers
 from isoproj.solvers.relaxation.path import solve_relaxation
 from isoproj.solvers.relaxation.problem import MostKept, Relaxation
 from isoproj.solvers.settings import CapSettings, Settings
-from isoproj.solvers.sides import COARSE, FIRST_SAMPLE
+from isoproj.solvers.sides import COARSE, FIRST_SAMPLE, TENTH
 
 __all__ = ["guaranteed", "most_kept", "principal_basis"]
-
-# The bound is better no more once its own gap is this share of the open one.
-_TENTH = 0.1
 
 
 def principal_basis(objective: Array, k: int) -> Array:
@@ -217,6 +214,11 @@ class _Kept:
         weakest = self.search.weakest(basis, 0.0)
         return self.see(basis, 1.0 - float(weakest.retained[0]))
 
+    def bound(self, relaxation: Relaxation) -> None:
+        """Keep a bound if none is lower; weights of any pairs bound all of them."""
+        if self.relaxation is None or relaxation.upper < self.relaxation.upper:
+            self.relaxation = relaxation
+
     def tell(self, n_working: int) -> None:
         """Record a round; stop when a limit has passed."""
         self.journal.record(
@@ -313,14 +315,14 @@ class _Capped:
         """
         kept, settings = self.kept, self.settings.multipliers
         tol = self.problem.tol
+        programme = MostKept.of(search, self.k, kept.objective, kept.cap, self.anchor)
         bounded: Relaxation | None = None
         if tol >= COARSE and search.n_pairs > settings.few_tight:
-            state = self._bounded(search)
+            state = self._bounded(search, programme)
             bounded = state.best
             if state.perplexity > settings.few_tight or kept.journal.clock.is_over:
                 assert bounded is not None
                 return bounded
-        programme = MostKept.of(search, self.k, kept.objective, kept.cap, self.anchor)
         closed = solve_relaxation(
             search,
             programme,
@@ -332,26 +334,24 @@ class _Capped:
             return replace(bounded, factor=closed.factor, value=closed.value)
         return closed
 
-    def _bounded(self, search: PairSearch) -> Multipliers:
+    def _bounded(self, search: PairSearch, programme: MostKept) -> Multipliers:
         """Bound by projected gradients until that is content or gains nothing more."""
         kept, settings = self.kept, self.settings.multipliers
         principal = principal_basis(kept.objective, self.k)
-        least = float(search.weakest(self.anchor.factor, 0.0).retained[0])
-        state = Multipliers.begin_capped(
-            search,
-            self.k,
-            search.lowest(principal, settings.batch // 2).codes,
-            settings,
-            Goal(kept.objective, kept.cap, self.anchor, least),
-        )
+        lowest = search.lowest(principal, settings.batch // 2).codes
+        state = Multipliers.begin_capped(search, programme, lowest, settings)
         is_over = False
         while not is_over:
             state.round(max(kept.cap, 1e-9))
             best = state.best
             assert best is not None
+            # A matrix that is known on some pairs only has no value.
+            is_whole = search is kept.search
+            kept.bound(best if is_whole else replace(best, value=0.0))
+            kept.tell(state.codes.size)
             state.saw(best.upper, max(kept.kept, 0.0))
             open_gap = best.upper - max(kept.kept, 0.0)
-            is_closed = best.upper - best.value <= _TENTH * open_gap
+            is_closed = best.upper - best.value <= TENTH * open_gap
             is_over = state.is_over or is_closed or kept.journal.clock.is_over
         return state
 
@@ -512,8 +512,7 @@ class _PooledBound:
         is_whole = distortion <= kept.cap * (1.0 + self.capped.problem.tol)
         if not is_whole:
             relaxation = replace(relaxation, value=0.0)
-        if kept.relaxation is None or relaxation.upper < kept.relaxation.upper:
-            kept.relaxation = relaxation
+        kept.bound(relaxation)
         return is_whole
 
 

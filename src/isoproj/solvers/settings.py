@@ -352,9 +352,11 @@ class MultiplierSettings:
         Most rounds.
     few_tight : float
         Effective number of tight pairs up to which the interior point goes on.
-    first_price, raised, least_spare : float
+    first_price, first_spare : float
         Under a cap: the first price of an excess, in shares of the objective, and the
-        factor by which it is raised where less than a share of it is to spare.
+        share of it that no pair has.
+    raised, least_spare : float
+        Factor by which the price is raised where less than this share is to spare.
     """
 
     smoothing: float = 0.012
@@ -377,6 +379,7 @@ class MultiplierSettings:
     max_rounds: int = 20
     few_tight: float = 150.0
     first_price: float = 2.0
+    first_spare: float = 0.5
     raised: float = 3.0
     least_spare: float = 0.1
 

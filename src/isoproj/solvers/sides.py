@@ -34,12 +34,12 @@ from isoproj.solvers.relaxation.path import solve_relaxation
 from isoproj.solvers.relaxation.problem import LargestFloor, Relaxation
 from isoproj.solvers.settings import DescentSettings, Settings
 
-__all__ = ["COARSE", "FIRST_SAMPLE", "Bounds", "Sides"]
+__all__ = ["COARSE", "FIRST_SAMPLE", "TENTH", "Bounds", "Sides"]
 
 # Random pairs whose uniform weights are the first certificate.
 FIRST_SAMPLE = 1000
 # The lower side goes on while its own gap is more than this share of the open one.
-_TENTH = 0.1
+TENTH = 0.1
 # From this tolerance on a solve saves work; below, it closes the relaxation's own gap.
 COARSE = 5e-3
 # Rows that the interior point starts with: fewest in multiples of k, and most.
@@ -124,7 +124,7 @@ class Bounds:
         Nobody waits for the fourth digit of a bound under a gap of seven per cent,
         unless ``tol`` asks for it.
         """
-        share = _TENTH * self.gap
+        share = TENTH * self.gap
         wanted = share if tol >= COARSE else min(share, tol)
         return self.gap <= tol or self.solver_gap <= wanted
 
@@ -202,7 +202,7 @@ class Sides:
         bounds.phase = "first projection"
         self.first_bounds(start, problem.search.weakest(start, 0.0))
         if problem.search.is_sampled:
-            # A search takes long where points are many; these rounds bound most of it.
+            # A search takes long where points are many: the bound does not wait for it.
             self.bounded(start, _EARLY_ROUNDS)
             bounds.phase = "first projection"
         known = self.first_set(problem.search, start, self.known())
@@ -368,7 +368,7 @@ class Sides:
             return tol * self.settings.relaxation.closer
         if tol < COARSE:
             return tol
-        return _TENTH * max(tol, self.bounds.gap)
+        return TENTH * max(tol, self.bounds.gap)
 
     def _told(self, iteration: int, best: Relaxation) -> bool:
         """Tell a step of the interior point; return whether to stop it."""

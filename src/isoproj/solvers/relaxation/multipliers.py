@@ -50,10 +50,10 @@ from isoproj.solvers.relaxation.matrices import (
     symmetric,
     trace_product,
 )
-from isoproj.solvers.relaxation.problem import Relaxation
+from isoproj.solvers.relaxation.problem import MostKept, Relaxation
 from isoproj.solvers.settings import MultiplierSettings
 
-__all__ = ["Goal", "Multipliers"]
+__all__ = ["Multipliers"]
 
 # Pairs whose directions are multiplied at once.
 _CHUNK = 2048
@@ -64,40 +64,8 @@ _EMPTY = 1e-9
 # Sufficient decrease, and the shortest step along a projected move.
 _DECREASE = 1e-4
 _SHORTEST = 1e-3
-# Longest step before projection, and the shortest.
+# Shortest step before projection, and the longest.
 _STEPS = (1e-12, 1e6)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Goal:
-    """What is kept most of, and what no pair may lose more than.
-
-    Parameters
-    ----------
-    objective : ndarray of shape (n_dims, n_dims)
-        Positive semidefinite, trace 1.
-    cap : float
-        Most that a pair may lose.
-    anchor : Relaxation
-        Whose matrix is under the cap.
-    anchor_floor : float
-        What the weakest pair keeps under the anchor's matrix.
-    """
-
-    objective: Array
-    cap: float
-    anchor: Relaxation
-    anchor_floor: float
-
-    def kept(self, factor: Array) -> float:
-        """Return the share of the objective that a matrix keeps."""
-        return float(np.vdot(factor, self.objective @ factor))
-
-    def value(self, factor: Array, least: float) -> float:
-        """Return what is kept by a matrix that is mixed with the anchor's as needed."""
-        missing = 1.0 - self.cap - least
-        share = min(1.0, max(0.0, missing) / max(self.anchor_floor - least, 1e-12))
-        return (1.0 - share) * self.kept(factor) + share * self.kept(self.anchor.factor)
 
 
 @dataclass(slots=True, eq=False)
@@ -118,8 +86,8 @@ class Multipliers:
         Eigenvalues of the matrix, whose eigenvectors are the columns.
     settings : MultiplierSettings
         Tuning figures.
-    goal : Goal or None
-        The objective and its cap; None means the least loss.
+    goal : MostKept or None
+        The objective and its floor; None means the least loss.
     spare : float
         Share of the price that no pair has; 0 without an objective.
     price : float
@@ -136,7 +104,7 @@ class Multipliers:
     space: Array
     occupations: Array
     settings: MultiplierSettings
-    goal: Goal | None = None
+    goal: MostKept | None = None
     spare: float = 0.0
     price: float = 1.0
     weights: Array = field(init=False)
@@ -166,13 +134,12 @@ class Multipliers:
     @staticmethod
     def begin_capped(
         search: PairSearch,
-        k: int,
+        goal: MostKept,
         codes: Indices,
         settings: MultiplierSettings,
-        goal: Goal,
     ) -> Multipliers:
         """Start from a matrix under the cap."""
-        anchor = goal.anchor
+        anchor, k = goal.anchor, goal.k
         left, sizes, _ = np.linalg.svd(anchor.factor, full_matrices=False)
         state = Multipliers(
             search,
@@ -182,12 +149,17 @@ class Multipliers:
             nearest_occupations(np.square(sizes), k),
             settings,
             goal,
-            spare=0.5,
+            spare=settings.first_spare,
             price=settings.first_price,
         )
         moment = goal.objective + _moment(search, anchor.codes, anchor.weights)
         state._enlarge(moment, float(np.linalg.eigvalsh(moment)[-k]))
         return state
+
+    @property
+    def _cap(self) -> float:
+        """What a pair may lose for nothing: nothing without an objective."""
+        return 0.0 if self.goal is None else 1.0 - self.goal.floor
 
     @property
     def factor(self) -> Array:
@@ -227,11 +199,11 @@ class Multipliers:
         self.occupations = nearest_occupations(self.occupations, self.k)
         self.space = self.space @ turn
         factor = self.factor
-        worst = found.worst if self.goal is None else max(found.worst, self.goal.cap)
+        worst = max(found.worst, self._cap)
         level = 1.0 - worst + smoothing + settings.near * scale
         weakest = search.weakest(factor, level, most=4 * settings.batch)
         least = float(weakest.retained[0])
-        value = least if self.goal is None else self.goal.value(factor, least)
+        value = least if self.goal is None else self.goal.pulled(factor, least)
         relaxation = self._bounded(found.weights, factor, value)
         self._keep(relaxation)
         fresh = weakest.codes[~np.isin(weakest.codes, self.codes)][: settings.batch]
@@ -244,17 +216,16 @@ class Multipliers:
         secants = Secants(self.search.coordinates, self.search.decode(self.codes))
         dtype = np.float32 if smoothing > self.settings.single else np.float64
         rows = secants.astype(dtype).images(self.space.astype(dtype))
-        objective, cap = None, 0.0
+        objective = None
         if self.goal is not None:
             objective = congruence(self.space, self.goal.objective)
-            cap = self.goal.cap
         inner = _Smoothed(
             rows,
             self.k,
             smoothing,
             self.weights,
             objective,
-            cap,
+            self._cap,
             self.spare,
             self.price,
         )
@@ -272,7 +243,7 @@ class Multipliers:
             moment = _moment(self.search, codes, own)
         else:
             moment = self.goal.objective + _moment(self.search, codes, own)
-            floor = (1.0 - self.goal.cap) * float(own.sum())
+            floor = self.goal.floor * float(own.sum())
         energies = np.linalg.eigvalsh(moment)
         self._enlarge(moment, float(energies[-self.k]))
         upper = float(energies[-self.k :].sum()) - floor

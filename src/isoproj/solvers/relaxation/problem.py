@@ -354,7 +354,10 @@ class MostKept(Programme):
 
     def value(self, search: PairSearch, factor: Array) -> float:
         """Return what the matrix keeps once it is pulled to feasibility."""
-        least = float(search.weakest(factor, 0.0).retained[0])
+        return self.pulled(factor, float(search.weakest(factor, 0.0).retained[0]))
+
+    def pulled(self, factor: Array, least: float) -> float:
+        """Return the same where it is known what the weakest pair keeps."""
         value = self._kept(factor)
         if least >= self.floor:
             return value
