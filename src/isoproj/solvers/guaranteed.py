@@ -184,6 +184,7 @@ class _Kept:
     kept: float = -math.inf
     distortion: float = math.inf
     last: float = -math.inf  # what was kept after the last round of polishing
+    phase: str = ""
 
     @property
     def is_content(self) -> bool:
@@ -227,6 +228,7 @@ class _Kept:
             n_working=n_working,
             kept=max(self.kept, 0.0),
             kept_bound=1.0 if self.relaxation is None else self.relaxation.upper,
+            phase=self.phase,
         )
 
     def review(
@@ -294,6 +296,7 @@ class _Capped:
         kept, descent = self.kept, self.settings.descent
         if kept.basis is None:
             return
+        kept.phase = "first search"
         batch = descent.batch_size(self.k)
         lowest = kept.search.lowest(principal, batch)
         root = _root(kept.objective)
@@ -320,23 +323,32 @@ class _Capped:
         if tol >= COARSE and search.n_pairs > settings.few_tight:
             state = self._bounded(search, programme)
             bounded = state.best
-            if state.perplexity > settings.few_tight or kept.journal.clock.is_over:
+            if state.perplexity > settings.few_tight or kept.is_close:
                 assert bounded is not None
                 return bounded
+        kept.phase = "closing the bound"
         closed = solve_relaxation(
             search,
             programme,
             tol=tol,
-            callback=lambda *_: kept.journal.clock.is_over,
+            callback=self._told,
             settings=self.settings.relaxation,
         )
         if bounded is not None and bounded.upper < closed.upper:
             return replace(bounded, factor=closed.factor, value=closed.value)
         return closed
 
+    def _told(self, iteration: int, best: Relaxation) -> bool:
+        """Tell a step of the interior point; return whether to stop it."""
+        if iteration % 4 == 0 and best.codes.size:
+            self.kept.bound(replace(best, value=0.0))
+            self.kept.tell(best.codes.size)
+        return self.kept.journal.clock.is_over
+
     def _bounded(self, search: PairSearch, programme: MostKept) -> Multipliers:
         """Bound by projected gradients until that is content or gains nothing more."""
         kept, settings = self.kept, self.settings.multipliers
+        kept.phase = "bound"
         principal = principal_basis(kept.objective, self.k)
         lowest = search.lowest(principal, settings.batch // 2).codes
         state = Multipliers.begin_capped(search, programme, lowest, settings)
@@ -352,7 +364,7 @@ class _Capped:
             state.saw(best.upper, max(kept.kept, 0.0))
             open_gap = best.upper - max(kept.kept, 0.0)
             is_closed = best.upper - best.value <= TENTH * open_gap
-            is_over = state.is_over or is_closed or kept.journal.clock.is_over
+            is_over = state.is_over or is_closed or kept.is_close
         return state
 
     def search(
@@ -363,6 +375,7 @@ class _Capped:
         With ``found``, a basis found on fewer pairs, go on from that instead.
         """
         assert kept.relaxation is not None
+        kept.phase = "search"
         search, descent = kept.search, self.settings.descent
         ladder = self.settings.cap.ladder
         cold = ladder.last(descent.cold_stages)
