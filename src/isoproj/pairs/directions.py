@@ -16,6 +16,8 @@ from isoproj.pairs.rows import squared_lengths
 __all__ = ["Secants", "normalised", "quadratic_values"]
 
 Real = NDArray[Any]
+# Entries of the directions up to which a product with them is the cheapest way.
+_FEW_ENTRIES = 2**13
 
 
 class Secants:
@@ -48,12 +50,12 @@ class Secants:
         n_seen = int(seen.sum())
         self._rows: Real
         self._incidence: Rows
-        if pairs.shape[0] < n_seen:
+        m = pairs.shape[0]
+        if m < n_seen or m * coordinates.shape[1] <= _FEW_ENTRIES:
             self._rows, self._incidence = self.explicit(), None
             return
         label = np.cumsum(seen) - 1
         self._rows = coordinates if n_seen == seen.size else coordinates[seen]
-        m = pairs.shape[0]
         self._incidence = scipy.sparse.csr_array(
             (
                 np.column_stack([inverse, -inverse]).ravel(),

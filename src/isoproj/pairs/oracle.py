@@ -121,6 +121,9 @@ class PairSearch:
     labels : ndarray of shape (n_points,) or None
         With labels, ``extremes`` looks only for pairs of different classes at the low
         end and only for pairs of one class at the high end.
+    around : PairSearch or None
+        A search of more pairs of the same points, whose sample of points is what
+        ``smoothed`` sees.
 
     Attributes
     ----------
@@ -140,8 +143,10 @@ class PairSearch:
         memory_limit: float = 2e9,
         engine: Engine | None = None,
         labels: NDArray[np.intp] | None = None,
+        around: PairSearch | None = None,
         settings: SearchSettings = _USUAL,
     ) -> None:
+        self._around = around
         self.points = points
         self.pairs = pairs
         self.labels = labels
@@ -175,17 +180,23 @@ class PairSearch:
     @property
     def is_sampled(self) -> bool:
         """Whether ``smoothed`` sees only some of the points."""
+        if self._around is not None:
+            return self._around.is_sampled
         return self.points.n_points > self.settings.most_smoothed
 
     @property
     def has_smoothed(self) -> bool:
         """Whether there are enough pairs, and of those that the points have."""
+        if self._around is not None:
+            return self._around.has_smoothed
         n_points = self.points.n_points
         return n_points >= _TINY and self.n_pairs >= _SPARSE * n_points**2
 
     @functools.cached_property
     def smoothed(self) -> SmoothedWorst:
         """The smoothed maximum over all pairs, or over those of a sample of points."""
+        if self._around is not None:
+            return self._around.smoothed
         chosen = None
         if self.is_sampled:
             order = np.random.default_rng(0).permutation(self.points.n_points)

@@ -21,6 +21,7 @@ from isoproj.numerics.threads import n_threads, threaded_list
 from isoproj.pairs.blocks import PairBlocks, Real, SquaredDistances, Workspace
 from isoproj.pairs.directions import Secants
 from isoproj.pairs.points import Points
+from isoproj.pairs.rows import squared_lengths
 from isoproj.pairs.rule import PairSet
 
 __all__ = ["SmoothedWorst", "Softened"]
@@ -37,8 +38,10 @@ _MANY_CLOSE = 4
 _FAR = 4.0
 # Weights below exp(-30) of the largest are rounded up: smaller numbers are slow.
 _SMALLEST = -30.0
-# A stripe lists its pairs where fewer than one in so many carry weight.
+# A stripe lists its pairs where fewer than one in so many carry weight, and entries
+# up to which it does not.
 _SPARSE = 32
+_FEW_ENTRIES = 2**15
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,13 +137,14 @@ class SmoothedWorst:
     def __call__(self, factor: Array, temperature: float) -> Softened:
         """Return the smoothed maximum of ``1 - |F' x|^2`` over all pairs."""
         images = self._points @ factor.astype(self.dtype)
-        distances = SquaredDistances.of(images, self.dtype)
+        squares = squared_lengths(images)
         # The last column sums weights.
-        ones = np.ones((len(images), 1), self.dtype)
-        extended = np.hstack([images, ones])
+        extended = np.empty((len(images), images.shape[1] + 1), self.dtype)
+        extended[:, :-1], extended[:, -1] = images, 1.0
+        factors = _factors(images, squares, -1.0 / temperature)
 
         def visit(stripe: _Stripe) -> _Part:
-            return self._visited(stripe, distances, extended, temperature)
+            return self._visited(stripe, factors, extended, temperature)
 
         threads = 1 if len(images) <= _FEW_POINTS else n_threads()
         parts = threaded_list(visit, self._stripes, threads)
@@ -161,21 +165,23 @@ class SmoothedWorst:
     def _visited(
         self,
         stripe: _Stripe,
-        distances: SquaredDistances,
+        factors: tuple[Real, Real],
         extended: Real,
         temperature: float,
     ) -> _Part:
         """Return what the pairs of a stripe add."""
         weights = self._workspace.arrays(1, stripe.inverse.shape, self.dtype)[0]
         columns = slice(stripe.rows.start, len(extended))
-        left = distances.left(stripe.rows) * self.dtype.type(-1.0 / temperature)
-        distances.block(left, columns, weights)
+        left, right = factors
+        np.matmul(left[stripe.rows], right[:, columns], out=weights)
         weights *= stripe.inverse
         flat = weights.ravel()
         flat[stripe.absent] = -_FAR / temperature
         top = weights.max()
-        matters = flat > top + self.dtype.type(_SMALLEST)
-        if np.count_nonzero(matters) * _SPARSE < flat.size:
+        matters = None
+        if flat.size > _FEW_ENTRIES:
+            matters = flat > top + self.dtype.type(_SMALLEST)
+        if matters is not None and np.count_nonzero(matters) * _SPARSE < flat.size:
             at = np.flatnonzero(matters)
             row, column = np.divmod(at, weights.shape[1])
             return _Part(
@@ -218,6 +224,17 @@ class SmoothedWorst:
         return stripes, np.concatenate(close)
 
 
+def _factors(images: Real, squares: Real, scale: float) -> tuple[Real, Real]:
+    """Return two matrices whose product is the scaled squared distance of all pairs."""
+    n_points, k = images.shape
+    left = np.empty((n_points, k + 2), images.dtype)
+    right = np.empty((k + 2, n_points), images.dtype)
+    np.multiply(images, images.dtype.type(-2.0 * scale), out=left[:, :k])
+    left[:, k], left[:, k + 1] = squares * scale, scale
+    right[:k], right[k], right[k + 1] = images.T, 1.0, squares
+    return left, right
+
+
 def _summed(parts: list[_Part], extended: Real, top: float) -> tuple[float, Real]:
     """Return the sum of all weights, and of weighted other ends for every point."""
     total, sums = 0.0, np.zeros_like(extended)
@@ -243,7 +260,9 @@ def _summed(parts: list[_Part], extended: Real, top: float) -> tuple[float, Real
         rows = np.concatenate([each.rows for each in listed])
         columns = np.concatenate([each.columns for each in listed])
         count = len(extended)
-        table = scipy.sparse.csr_array((weights, (rows, columns)), (count, count))
+        # Stripes list their pairs row by row.
+        starts = np.searchsorted(rows, np.arange(count + 1))
+        table = scipy.sparse.csr_array((weights, columns, starts), (count, count))
         sums += table @ extended
         sums += table.T @ extended
     return total, sums

@@ -15,7 +15,10 @@ from isoproj.numerics.container import Header, Tensors, read_container, write_co
 from isoproj.pairs.oracle import PairSearch
 from isoproj.proof.bounds import weights_fault
 
-__all__ = ["Checkpoint", "check_state"]
+__all__ = ["STAGES", "Checkpoint", "check_state"]
+
+# Stages of a solve on a pool, in their order.
+STAGES = ("early", "search", "lower", "polish", "done")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,20 +87,19 @@ class Checkpoint:
 
 def check_state(search: PairSearch, k: int, state: Header, arrays: Tensors) -> None:
     """Raise ValueError unless the state of a solve on a pool can be taken up."""
-    if state["stage"] not in ("lower", "upper", "done"):
+    if state["stage"] not in STAGES:
         _refuse("its stage is unknown")
     if int(state["n_rounds"]) < 0 or int(state["n_iter"]) < 0:
         _refuse("its rounds are negative")
     for codes, weights in (
         ("pool", None),
+        ("working", None),
         ("codes", "weights"),
         ("relaxation_codes", "relaxation_weights"),
     ):
         _check_pairs(search, arrays[codes], arrays.get(weights or ""), codes)
     n_dims = search.points.n_dims
     for name in ("basis", "start"):
-        if name == "start" and name not in arrays:
-            continue
         basis = arrays[name]
         if basis.shape != (n_dims, k) or not _is_orthonormal(basis):
             _refuse(f"its {name} is not orthonormal")

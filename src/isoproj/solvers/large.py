@@ -56,7 +56,7 @@ class Pool:
         """Return a search of the pool alone, with the same codes."""
         listed = self.search.decode(self.codes)
         pairs = PairSet(PairKind.LISTED, listed, listed.shape[0], 0)
-        return PairSearch(self.search.points, pairs)
+        return PairSearch(self.search.points, pairs, around=self.search)
 
     def enlarge(self, factor: Array, distortion: float) -> float:
         """Add the pairs that lose about as much as the worst of the pool, or more.

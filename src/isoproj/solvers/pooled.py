@@ -1,14 +1,16 @@
-"""Both sides on a pool of pairs, where a search of all pairs takes seconds.
+"""Both sides where a search of all pairs takes seconds.
 
-The first basis comes from a sample of points. Then the relaxation and the local search
-are solved on the pool (``solvers.large``); each search of all pairs serves both. The
-state after every search can be saved and taken up again.
+The relaxation is solved on a pool of pairs (``solvers.large``). The local search sees
+a sample of points at every step, and all pairs once it has settled at a temperature;
+what these show joins the pool. A round of the bound comes first, then the search, then
+the rest of the bound, then polishing. The state after every round can be saved and
+taken up again.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,45 +23,33 @@ from isoproj.numerics.spectral import (
     orthonormal,
 )
 from isoproj.pairs.oracle import PairSearch
-from isoproj.solvers.checkpoint import check_state
+from isoproj.solvers.checkpoint import STAGES, check_state
 from isoproj.solvers.descent.anneal import anneal
-from isoproj.solvers.descent.grassmann import Stage, cooled
-from isoproj.solvers.descent.merit import Worst
-from isoproj.solvers.descent.objectives import OnAllPairs
-from isoproj.solvers.descent.working_set import leading
+from isoproj.solvers.descent.working_set import WorkingSet
 from isoproj.solvers.large import Pool, generate
 from isoproj.solvers.relaxation.multipliers import Multipliers
 from isoproj.solvers.relaxation.path import solve_relaxation
 from isoproj.solvers.relaxation.problem import LargestFloor, Relaxation
-from isoproj.solvers.sides import COARSE, Bounds, Sides
+from isoproj.solvers.settings import DescentSettings, Ladder
+from isoproj.solvers.sides import COARSE, Sides
 
 __all__ = ["solve_on_pool"]
 
-# A search of all pairs pays if it shrinks the relaxation's own gap to this share.
-_PAYING = 0.9
+# A round of the bound pays if it closes this share of the open gap.
+_PAYING = 0.02
 # Entries of the directions that a round on a pool takes in, and its fewest pairs.
 _HELD = 3e5
 _FEWEST = 400
 
 
 def solve_on_pool(sides: Sides) -> None:
-    """Solve both sides with few searches of all pairs, saved after each."""
+    """Solve both sides with few searches of all pairs, saved after each round."""
     problem, bounds = sides.problem, sides.bounds
     checkpoint = problem.checkpoint
     stored = None if checkpoint is None else checkpoint.load()
+    bounds.enough = problem.tol
     if stored is None:
-        bounds.phase = "first projection"
-        given = None if problem.start is None else orthonormal(problem.start)
-        basis = bounds.basis if given is None else given
-        search, settings = problem.search, sides.settings.pool
-        # One search of all pairs measures the basis and begins the pool.
-        lowest = search.lowest(basis, settings.most)
-        known = np.union1d(lowest.codes, sides.known())
-        pool = Pool.begin(search, known, sides.rng, settings)
-        sides.first_bounds(basis, lowest)
-        if given is None:
-            _sampled(sides, pool)
-        state = _Pooled(sides, pool, given)
+        state = _begun(sides)
     else:
         assert checkpoint is not None
         try:
@@ -68,58 +58,123 @@ def solve_on_pool(sides: Sides) -> None:
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             raise checkpoint.damaged(str(error) or "a part is missing") from None
     while state.stage != "done":
-        side = _PooledLower(state) if state.stage == "lower" else _PooledUpper(state)
-        generate(state.pool, side, state.rounds(), state.finished)
+        if state.stage in ("early", "lower"):
+            generate(state.pool, _PooledLower(state), state.rounds(), state.told)
+        elif state.stage == "search":
+            _search(state)
+        else:
+            _polish(state)
 
 
-def _sampled(sides: Sides, pool: Pool) -> None:
-    """Search for a basis on a sample of points; its worst pairs join the pool."""
-    search, descent = sides.problem.search, sides.settings.descent
-    if not search.has_smoothed:
-        return
-    basis = sides.bounds.basis
-    for temperature in descent.ladder.temperatures:
-        is_cold = temperature < pool.settings.coldest
-        if is_cold or sides.bounds.journal.clock.is_over:
-            break
-        stage = Stage.of(temperature, descent, is_loose=True)
-        objective = OnAllPairs(search.smoothed, Worst(), temperature)
-        basis = cooled(objective, basis, stage)
-    inside = 1.0 - float(pool.inside().weakest(basis, 0.0).retained[0])
-    sides.bounds.see(basis, pool.enlarge(basis, inside))
-    sides.bounds.tell(pool.codes.size)
+def _begun(sides: Sides) -> _Pooled:
+    """Return the state after one search of all pairs, which measures and begins."""
+    problem = sides.problem
+    search, settings = problem.search, sides.settings.pool
+    sides.bounds.phase = "first projection"
+    is_given = problem.start is not None
+    start = orthonormal(problem.start) if is_given else sides.bounds.basis
+    lowest = search.lowest(start, settings.most)
+    known = np.union1d(lowest.codes, sides.known())
+    pool = Pool.begin(search, known, sides.rng, settings)
+    sides.first_bounds(start, lowest)
+    working = sides.first_set(pool.inside(), start, sides.known()).codes
+    return _Pooled(sides, pool, start, working, is_given)
+
+
+def _search(state: _Pooled) -> None:
+    """Search for a basis, one temperature a round; what is weak joins the pool."""
+    sides = state.sides
+    bounds, known = sides.bounds, state.known()
+    bounds.phase = "search"
+    for number in state.rounds():
+        ladder, settings = state.ladder()
+        if not bounds.is_content:
+            stage = replace(ladder, temperatures=ladder.temperatures[number:][:1])
+            start = anneal(known, state.start, stage, bounds, settings=settings)
+            state.start = start
+        state.see(known)
+        state.finished(number, number == len(ladder.temperatures) - 1)
+
+
+def _polish(state: _Pooled) -> None:
+    """Cool and polish the best basis."""
+    sides, known = state.sides, state.known()
+    sides.bounds.phase = "polishing"
+    if not sides.bounds.is_content:
+        sides.cool(known)
+        sides.polish(known, sides.bounds)
+    state.finished(0, is_last=True)
 
 
 @dataclass(slots=True, eq=False)
 class _Pooled:
-    """A solve on a pool of pairs, between two searches of all pairs."""
+    """A solve between two rounds.
+
+    ``start`` is where the search has come to, and ``working`` the pairs it sees.
+    """
 
     sides: Sides
     pool: Pool
-    start: Array | None
-    stage: str = "lower"
+    start: Array
+    working: Indices
+    is_given: bool
+    stage: str = STAGES[0]
     n_rounds: int = 0
     relaxation: Relaxation | None = None
     violation: float = math.inf
 
     def rounds(self) -> range:
         """Return the numbers of the rounds that this stage may still take."""
-        return range(self.n_rounds, self.pool.settings.rounds)
+        settings = self.pool.settings
+        count = {
+            "early": settings.early_rounds,
+            "search": len(self.ladder()[0].temperatures),
+            "lower": settings.rounds,
+        }[self.stage]
+        return range(self.n_rounds, count)
 
-    def finished(self, number: int, is_last: bool) -> None:
-        """Count a round, tell it, and save the state."""
-        self.n_rounds = number + 1
-        if is_last:
-            self.stage = "upper" if self.stage == "lower" else "done"
-            self.n_rounds = 0
-        bounds, checkpoint = self.sides.bounds, self.sides.problem.checkpoint
+    def ladder(self) -> tuple[Ladder, DescentSettings]:
+        """Return how the search cools, which depends on what the best basis loses."""
+        settings = self.sides.settings.descent.at(self.sides.bounds.distortion)
+        if self.is_given:
+            return settings.ladder.last(settings.given_stages), settings
+        return settings.ladder.first(settings.cold_stages), settings
+
+    def known(self) -> WorkingSet:
+        """Return the pairs that the search sees."""
+        settings = self.pool.settings
+        return WorkingSet(
+            self.pool.search,
+            self.working,
+            batch=settings.most,
+            limit=settings.most_working,
+        )
+
+    def see(self, known: WorkingSet) -> None:
+        """Keep the pairs that a search has found."""
+        self.working = known.codes
+        self.pool.codes = np.union1d(self.pool.codes, known.codes)
+
+    def told(self, number: int, is_last: bool) -> None:
+        """Tell a round of the bound, and finish it."""
+        bounds = self.sides.bounds
         # What a limit has cut short is not what a run without it would have found.
         is_whole = not bounds.journal.clock.is_over
         try:
             bounds.tell(self.pool.codes.size)
         finally:
-            if checkpoint is not None and is_whole:
-                checkpoint.save(*self.parts())
+            if is_whole:
+                self.finished(number, is_last)
+
+    def finished(self, number: int, is_last: bool) -> None:
+        """Count a round, and save the state."""
+        self.n_rounds = number + 1
+        if is_last:
+            self.stage = STAGES[STAGES.index(self.stage) + 1]
+            self.n_rounds = 0
+        checkpoint = self.sides.problem.checkpoint
+        if checkpoint is not None:
+            checkpoint.save(*self.parts())
 
     def parts(self) -> tuple[dict[str, Any], dict[str, Array | Indices]]:
         """Return all that a restarted solve needs, as a dict and named arrays."""
@@ -127,6 +182,7 @@ class _Pooled:
         relaxation, bounds = self.relaxation, self.sides.bounds
         state = {
             "stage": self.stage,
+            "is_given": self.is_given,
             "n_rounds": self.n_rounds,
             "n_iter": relaxation.n_iter,
             "rng": self.sides.rng.bit_generator.state,
@@ -134,6 +190,7 @@ class _Pooled:
         }
         arrays: dict[str, Array | Indices | None] = {
             "pool": self.pool.codes,
+            "working": self.working,
             "start": self.start,
             "relaxation_codes": relaxation.codes,
             "relaxation_weights": relaxation.weights,
@@ -172,7 +229,9 @@ class _Pooled:
         return _Pooled(
             sides,
             Pool(search, arrays["pool"], settings),
-            arrays.get("start"),
+            arrays["start"],
+            arrays["working"],
+            bool(state["is_given"]),
             str(state["stage"]),
             int(state["n_rounds"]),
             relaxation,
@@ -189,6 +248,7 @@ class _PooledLower:
     def solve(self, inside: PairSearch) -> tuple[Array, float]:
         """Solve the relaxation as exactly as the pool deserves."""
         state, sides = self.state, self.state.sides
+        sides.bounds.phase = "bound"
         if sides.problem.tol >= COARSE and inside.n_pairs > sides.k:
             relaxation = self._bounded(inside)
             state.relaxation = relaxation
@@ -213,13 +273,18 @@ class _PooledLower:
         # once, however much memory there is, so that the result does not depend on it.
         settings = sides.settings.multipliers
         few = max(_FEWEST, int(_HELD / basis.shape[0]))
-        settings = replace(settings, batch=min(settings.batch, few))
+        settings = replace(
+            settings,
+            batch=min(settings.batch, few),
+            spare_columns=state.pool.settings.spare_columns,
+        )
         codes = np.union1d(
             inside.lowest(basis, settings.batch // 2).codes,
             inside.sample(settings.batch // 4, np.random.default_rng(state.n_rounds)),
         )
-        if state.relaxation is not None:
-            codes = np.union1d(codes, state.relaxation.codes)
+        last = state.relaxation
+        if last is not None:
+            codes = np.union1d(codes, last.codes)
         multipliers = Multipliers.begin(inside, sides.k, codes, settings)
         best, is_over = multipliers.round(1.0), False
         while not is_over:
@@ -228,7 +293,6 @@ class _PooledLower:
             best = multipliers.best
             multipliers.saw(best.lower, sides.bounds.distortion)
             is_over = multipliers.is_over or sides.bounds.journal.clock.is_over
-        last = state.relaxation
         if last is not None and last.upper < best.upper:
             best = replace(last, factor=best.factor, value=best.value)
         return best
@@ -237,43 +301,13 @@ class _PooledLower:
         """Keep both sides; the relaxed value is that over all pairs."""
         state, bounds = self.state, self.state.sides.bounds
         assert state.relaxation is not None
+        before = bounds.lower
         bounds.see_relaxation(replace(state.relaxation, value=1.0 - distortion))
-        before = state.violation
         state.violation = distortion / max(state.relaxation.lower, 1e-12) - 1.0
         tol = state.sides.problem.tol
-        if tol >= COARSE and state.violation > _PAYING * before:
+        if state.stage == "early":
+            return False
+        gained, missing = bounds.lower - before, bounds.distortion - bounds.lower
+        if tol >= COARSE and gained < _PAYING * missing:
             return True
         return distortion <= bounds.lower * (1.0 + tol)
-
-
-@dataclass(slots=True, eq=False)
-class _PooledUpper:
-    """The search for a basis on a pool."""
-
-    state: _Pooled
-    own: Bounds | None = field(default=None)
-
-    def solve(self, inside: PairSearch) -> tuple[Array, float]:
-        """Search from the relaxation's rounding, or go on from the last round."""
-        state, sides = self.state, self.state.sides
-        assert state.relaxation is not None
-        descent = sides.settings.descent
-        ladder, basis = descent.ladder, leading(state.relaxation.factor, sides.k)
-        if state.start is not None:
-            ladder = descent.ladder.last(descent.given_stages)
-            basis = orthonormal(state.start)
-        own = replace(
-            sides.bounds, journal=sides.bounds.journal.silent(), distortion=math.inf
-        )
-        known = sides.first_set(inside, basis, state.relaxation.codes)
-        anneal(known, basis, ladder, own, settings=descent)
-        sides.polish(known, own)
-        self.own, state.start = own, own.basis
-        return own.basis, own.distortion
-
-    def accept(self, distortion: float) -> bool:
-        """Keep the basis with its loss over all pairs."""
-        assert self.own is not None
-        self.state.sides.bounds.see(self.own.basis, distortion)
-        tol = 0.1 * self.state.sides.problem.tol
-        return distortion <= self.own.distortion * (1.0 + tol)

@@ -398,25 +398,30 @@ class PoolSettings:
         Random pairs to begin with.
     most : int
         Pairs that one search adds at most.
+    most_working : int
+        Pairs, at most, that the search for a basis sees at every step. Searches of all
+        pairs are dear, so it sees more than elsewhere.
     near : float
         Pairs this close to the worst one of the pool are added too.
-    rounds, capped_rounds : int
-        Searches of all pairs that either side may ask for, without and with an
-        objective.
+    early_rounds, rounds, capped_rounds : int
+        Searches of all pairs that the bound may ask for: before the search for a basis,
+        after it, and with an objective.
     loose_gap : float
         Gap to which a new pool's relaxation is solved.
-    coldest : float
-        Temperature down to which a sample of points alone is searched for a first
-        basis.
+    spare_columns : int
+        Spare dimensions of the bound's subspace: rounds are fewer than elsewhere and
+        may take longer.
     """
 
     n_random: int = 4_000
     most: int = 20_000
+    most_working: int = 80_000
     near: float = 0.02
+    early_rounds: int = 1
     rounds: int = 12
     capped_rounds: int = 6
     loose_gap: float = 0.08
-    coldest: float = 0.008
+    spare_columns: int = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
