@@ -71,14 +71,14 @@ def _begun(sides: Sides) -> _Pooled:
     problem = sides.problem
     search, settings = problem.search, sides.settings.pool
     sides.bounds.phase = "first projection"
-    is_given = problem.start is not None
-    start = orthonormal(problem.start) if is_given else sides.bounds.basis
+    given = None if problem.start is None else orthonormal(problem.start)
+    start = sides.bounds.basis if given is None else given
     lowest = search.lowest(start, settings.most)
     known = np.union1d(lowest.codes, sides.known())
     pool = Pool.begin(search, known, sides.rng, settings)
     sides.first_bounds(start, lowest)
     working = sides.first_set(pool.inside(), start, sides.known()).codes
-    return _Pooled(sides, pool, start, working, is_given)
+    return _Pooled(sides, pool, start, working, given is not None)
 
 
 def _search(state: _Pooled) -> None:
