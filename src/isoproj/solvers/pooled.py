@@ -142,13 +142,7 @@ class _Pooled:
 
     def known(self) -> WorkingSet:
         """Return the pairs that the search sees."""
-        settings = self.pool.settings
-        return WorkingSet(
-            self.pool.search,
-            self.working,
-            batch=settings.most,
-            limit=settings.most_working,
-        )
+        return self.sides.working_set(self.pool.search, self.working)
 
     def see(self, known: WorkingSet) -> None:
         """Keep the pairs that a search has found."""

@@ -92,11 +92,12 @@ class DescentSettings:
         costs the number of tight pairs squared times the entries of the basis.
     few_pairs : int
         Up to this many pairs, all of them are in the working set.
-    largest_set : int
-        Most pairs in a working set.
-    batch : tuple of int
+    largest_set, largest_sampled : int
+        Most pairs in a working set; the second where points are many.
+    batch, batch_sampled : tuple of int, int
         Fewest and most pairs that a search may add, and the product of ``k`` and the
-        number in between. Small ``k`` leave more pairs near the worst.
+        number in between. Small ``k`` leave more pairs near the worst. Where points are
+        many a search is dear, and adds more.
     hot, single : float
         Temperatures above which a stage stops early, and runs in single precision.
     steps, loose_steps : int
@@ -162,7 +163,9 @@ class DescentSettings:
     small_basis: int = 9_000
     few_pairs: int = 6_000
     largest_set: int = 40_000
+    largest_sampled: int = 80_000
     batch: tuple[int, int, int] = (2_000, 4_000, 20_000)
+    batch_sampled: int = 20_000
     hot: float = 0.002
     single: float = 0.0005
     steps: int = 100
@@ -398,9 +401,6 @@ class PoolSettings:
         Random pairs to begin with.
     most : int
         Pairs that one search adds at most.
-    most_working : int
-        Pairs, at most, that the search for a basis sees at every step. Searches of all
-        pairs are dear, so it sees more than elsewhere.
     near : float
         Pairs this close to the worst one of the pool are added too.
     early_rounds, rounds, capped_rounds : int
@@ -415,7 +415,6 @@ class PoolSettings:
 
     n_random: int = 4_000
     most: int = 20_000
-    most_working: int = 80_000
     near: float = 0.02
     early_rounds: int = 1
     rounds: int = 12

@@ -412,4 +412,13 @@ class Sides:
             # The bad pairs of one basis alone would mislead the hot stages, whose
             # smoothed maximum is close to an average over all pairs.
             first = np.unique(np.concatenate([codes, lowest, sample]))
-        return WorkingSet(search, first, batch=batch, limit=descent.largest_set)
+        return self.working_set(search, first)
+
+    def working_set(self, search: PairSearch, codes: Indices) -> WorkingSet:
+        """Return some pairs as a set that grows as fast as searches are dear."""
+        descent = self.settings.descent
+        if search.is_sampled:
+            batch, limit = descent.batch_sampled, descent.largest_sampled
+        else:
+            batch, limit = descent.batch_size(self.k), descent.largest_set
+        return WorkingSet(search, codes, batch=batch, limit=limit)
