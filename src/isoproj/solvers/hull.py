@@ -317,9 +317,7 @@ class _Hunt:
         """
         d = axes.shape[1]
         # A pair inside a ball is no corner of a hull that holds the ball.
-        far = self.reaching(axes, floor) if rows is None else rows
-        outer = self.pool.directions[far] @ axes
-        self.done += far.size * axes.size
+        far, outer = self.projected(axes, floor, rows)
         squares = np.einsum("md,md->m", outer, outer)
         if chosen is None:
             if not far.size:
@@ -356,24 +354,30 @@ class _Hunt:
             grown.join(fresh, self.pool.directions[fresh] @ axes)
         return found
 
-    def reaching(self, axes: Array, floor: float) -> Indices:
-        """Return the pairs whose projections may be as long as ``floor``.
+    def projected(
+        self, axes: Array, floor: float, rows: Indices | None
+    ) -> tuple[Indices, Array]:
+        """Return pairs whose projections may be as long as ``floor``, and these.
 
         A projection is at most as much longer than in another subspace as the sine of
-        the largest angle between both.
+        the largest angle between both. With ``rows``, only these pairs are looked at.
         """
         directions = self.pool.directions
-        if self.seen is not None and self.seen[1].size == len(directions):
+        if rows is None and self.seen is not None:
             known, lengths = self.seen
             sine = float(np.linalg.norm(axes - known @ (known.T @ axes), 2))
             may = np.flatnonzero(lengths >= floor - sine)
-            if 2 * may.size < len(directions):
-                return may
+            if lengths.size == len(directions) and 2 * may.size < lengths.size:
+                rows = may
+        if rows is not None:
+            self.done += rows.size * axes.size
+            return rows, directions[rows] @ axes
         projected = directions @ axes
         self.done += directions.size * axes.shape[1]
         lengths = np.sqrt(np.einsum("md,md->m", projected, projected))
         self.seen = axes, lengths
-        return np.flatnonzero(lengths >= floor * (1.0 - 1e-9))
+        far = np.flatnonzero(lengths >= floor * (1.0 - 1e-9))
+        return far, projected if far.size == lengths.size else projected[far]
 
     def completed(self, axes: Array, chosen: Indices | None = None) -> Found:
         """Return the hull of all pairs in a subspace, as far as the nearest facet."""

@@ -123,6 +123,9 @@ class DescentSettings:
     n_shaken, shaken_pairs, shake : int, int, float
         In more dimensions the best basis is shaken so often, by this angle in radians,
         as long as that looks at so many pairs in all.
+    lags : tuple of float
+        A search is given up whose worst loss, at one of the first temperatures, is by
+        more than this share above that of the best search there.
     restart_gain : float
         A start that lowers the worst loss by less than this share gains nothing.
     cheap_pairs, cheap_patience : int
@@ -180,6 +183,7 @@ class DescentSettings:
     predicted: float = 1e-7
     n_drawn: int = 200
     n_restarts: int = 6
+    lags: tuple[float, ...] = (0.05, 0.01, 0.002, -0.0003)
     restart_gain: float = 1e-3
     cheap_pairs: int = 50_000
     cheap_patience: int = 6

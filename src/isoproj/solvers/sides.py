@@ -24,7 +24,7 @@ from isoproj.numerics.spectral import (
 )
 from isoproj.pairs.oracle import PairSearch, Weakest
 from isoproj.solvers.api import Journal, Problem, Result, Status, Weights
-from isoproj.solvers.descent.anneal import Review, anneal, polish
+from isoproj.solvers.descent.anneal import Pace, Review, anneal, polish
 from isoproj.solvers.descent.grassmann import random_starts
 from isoproj.solvers.descent.merit import Merit, Worst
 from isoproj.solvers.descent.working_set import WorkingSet, leading
@@ -185,6 +185,7 @@ class Sides:
     settings: Settings
     bounds: Bounds
     rng: np.random.Generator
+    pace: tuple[float, ...] = ()  # what the best search had reached stage by stage
     n_tight: float = 0.0  # effective number of tight pairs, known after ``bounded``
     multipliers: Multipliers | None = None
 
@@ -246,12 +247,18 @@ class Sides:
         self, known: WorkingSet, start: Array, *, is_given: bool = False
     ) -> None:
         """Search for a basis from a start, as far as it takes to tell starts apart."""
-        descent = self.settings.descent.at(self.bounds.distortion)
-        ladder = descent.ladder.first(descent.cold_stages)
+        bounds = self.bounds
+        descent = self.settings.descent.at(bounds.distortion)
         if is_given:
             # A given basis is near an optimum already: heat would only lose it.
             ladder = descent.ladder.last(descent.given_stages)
-        anneal(known, start, ladder, self.bounds, settings=descent)
+            anneal(known, start, ladder, bounds, settings=descent)
+            return
+        ladder = descent.ladder.first(descent.cold_stages)
+        pace, before = Pace(self.pace, descent.lags), bounds.distortion
+        anneal(known, start, ladder, bounds, pace=pace, settings=descent)
+        if bounds.distortion < before:
+            self.pace = tuple(pace.own)
 
     def cool(self, known: WorkingSet) -> None:
         """Search on from the best basis, at the lowest temperatures."""

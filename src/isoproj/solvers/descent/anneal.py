@@ -10,7 +10,7 @@ searches of all pairs, which removes what smoothing left. What is minimised
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from isoproj.numerics.spectral import Array
@@ -21,7 +21,7 @@ from isoproj.solvers.descent.sqp import finish
 from isoproj.solvers.descent.working_set import WorkingSet
 from isoproj.solvers.settings import DescentSettings, Ladder
 
-__all__ = ["Incumbent", "Review", "anneal", "polish"]
+__all__ = ["Incumbent", "Pace", "Review", "anneal", "polish"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,6 +44,27 @@ class Review:
     start: Array
     merit: Merit
     is_reheated: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Pace:
+    """What the best search so far had reached at each temperature.
+
+    A search that lags behind leads to no better basis, as experience shows, and is
+    given up: the less patiently, the colder.
+    """
+
+    best: tuple[float, ...]
+    lags: tuple[float, ...]
+    own: list[float] = field(default_factory=list)
+
+    def falls_behind(self, distortion: float) -> bool:
+        """Add what a temperature has reached; return whether to give up."""
+        number = len(self.own)
+        self.own.append(distortion)
+        if number >= min(len(self.best), len(self.lags)):
+            return False
+        return distortion > self.best[number] * (1.0 + self.lags[number])
 
 
 class Incumbent(Protocol):
@@ -72,6 +93,7 @@ def anneal(
     incumbent: Incumbent,
     *,
     merit: Merit | None = None,
+    pace: Pace | None = None,
     settings: DescentSettings,
 ) -> Array:
     """Cool down, growing the set at each temperature; return the last basis.
@@ -110,6 +132,8 @@ def anneal(
                 return basis
             if is_seen:
                 break
+        if pace is not None and pace.falls_behind(overall):
+            break
     return basis
 
 
