@@ -57,4 +57,4 @@ def test_no_pair_that_reaches_far_enough_is_left_out():
         lengths = np.linalg.norm(hunt.pool.directions @ turned, axis=1)
         for floor in (0.9, 0.97):
             far = np.flatnonzero(lengths >= floor)
-            assert np.isin(far, hunt.reaching(turned, floor)).all()
+            assert np.isin(far, hunt.projected(turned, floor, None)[0]).all()

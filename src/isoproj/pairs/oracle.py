@@ -246,7 +246,9 @@ class PairSearch:
                 some = some[some[:, 0] != some[:, 1]]
                 is_whole = False
             pairs = alone[some]
-        codes = np.unique(self.encode(_Differences(self.coordinates, pairs).pairs))
+        codes = self.encode(_Differences(self.coordinates, pairs).pairs)
+        if self.pairs.listed is not None or not is_whole:
+            codes = np.unique(codes)
         if not (codes.size or is_whole):
             # A point may be drawn twice, and rounding may swallow a gap.
             return self.sample(2 * count, rng)

@@ -314,29 +314,20 @@ class _Capped:
     def relaxed(self, search: PairSearch) -> Relaxation:
         """Solve the relaxation under the cap over the pairs of a search.
 
-        Where few pairs are tight or ``tol`` asks for it, the interior point goes on.
+        The interior point is for few pairs, and where ``tol`` asks for its digits.
         """
-        kept, settings = self.kept, self.settings.multipliers
-        tol = self.problem.tol
+        kept, tol = self.kept, self.problem.tol
         programme = MostKept.of(search, self.k, kept.objective, kept.cap, self.anchor)
-        bounded: Relaxation | None = None
-        if tol >= COARSE and search.n_pairs > settings.few_tight:
-            state = self._bounded(search, programme)
-            bounded = state.best
-            if state.perplexity > settings.few_tight or kept.is_close:
-                assert bounded is not None
-                return bounded
+        if tol >= COARSE and search.n_pairs > self.settings.multipliers.few_tight:
+            return self._bounded(search, programme)
         kept.phase = "closing the bound"
-        closed = solve_relaxation(
+        return solve_relaxation(
             search,
             programme,
             tol=tol,
             callback=self._told,
             settings=self.settings.relaxation,
         )
-        if bounded is not None and bounded.upper < closed.upper:
-            return replace(bounded, factor=closed.factor, value=closed.value)
-        return closed
 
     def _told(self, iteration: int, best: Relaxation) -> bool:
         """Tell a step of the interior point; return whether to stop it."""
@@ -345,7 +336,7 @@ class _Capped:
             self.kept.tell(best.codes.size)
         return self.kept.journal.clock.is_over
 
-    def _bounded(self, search: PairSearch, programme: MostKept) -> Multipliers:
+    def _bounded(self, search: PairSearch, programme: MostKept) -> Relaxation:
         """Bound by projected gradients until that is content or gains nothing more."""
         kept, settings = self.kept, self.settings.multipliers
         kept.phase = "bound"
@@ -365,7 +356,8 @@ class _Capped:
             open_gap = best.upper - max(kept.kept, 0.0)
             is_closed = best.upper - best.value <= TENTH * open_gap
             is_over = state.is_over or is_closed or kept.is_close
-        return state
+        assert state.best is not None
+        return state.best
 
     def search(
         self, kept: _Kept, rng: np.random.Generator, found: Array | None = None
@@ -385,14 +377,18 @@ class _Capped:
         if found is not None:
             self._descend(kept, known, merit, found, cold.temperatures)
             return
+        before = kept.kept
         self._descend(kept, known, merit, rounded, ladder.temperatures)
+        is_many = search.n_pairs > descent.few_pairs or self.k > descent.restart_k
+        if is_many and self.problem.tol >= COARSE and kept.kept > before:
+            # From elsewhere little more is to be had.
+            return
         # A start under the cap must not leave it: any lower price is exact as well.
         merit = replace(merit, price=merit.price / self.settings.cap.cheapest)
         for start in self.starts:
             if kept.is_close:
                 return
             self._descend(kept, known, merit, start, cold.temperatures)
-        is_many = search.n_pairs > descent.few_pairs or self.k > descent.restart_k
         if kept.is_close or is_many:
             return
         for start in random_starts(

@@ -21,6 +21,7 @@ from scipy.optimize import linprog
 
 from isoproj.numerics.spectral import Array, Indices, orthonormal, top_eigenpairs
 from isoproj.numerics.threads import single_blas_thread
+from isoproj.pairs.directions import normalised
 from isoproj.pairs.oracle import PairSearch
 from isoproj.proof.hull import MOST_DIMENSIONS, Facets, most_pairs
 from isoproj.solvers.api import (
@@ -47,8 +48,11 @@ _PROGRAM = 5e6
 # normals at once.
 _TREE_DIMENSIONS = 4
 _TREE_NORMALS = 8
-# Random directions that a glance at a subspace takes.
+# Random directions that a glance at a subspace takes, and how many of them, the worst
+# ones, it looks around, as far as this tangent.
 _RAYS = 200
+_WORST_RAYS = 8
+_NEAR = 0.4
 # Steps of one local search, and the gain below which it ends.
 _STEPS = 40
 _GAIN = 1e-4
@@ -267,21 +271,48 @@ class _Hunt:
         """Return whether the first starts are far from beating a known bound.
 
         The inradius is at most what the farthest pair reaches along any direction, so
-        random directions and some pairs tell without a hull.
+        some directions and pairs tell without a hull.
         """
         # A generator of its own: whether a glance was taken must not change the search.
         rng, settings = np.random.default_rng(0), self.settings
-        rows = self.some_rows(rng)
-        some, reach = self.pool.directions[rows], 0.0
+        some = self.some_rows(rng)
+        wanted = math.sqrt(settings.glance_share(basis.shape[1] + 1) * lower)
+        least = math.sqrt(settings.glance * lower)
         starts = replace(self, rng=rng).starts(basis, dual)
         for axes in itertools.islice(starts, settings.n_tried):
-            d = axes.shape[1]
-            rays = rng.standard_normal((_RAYS, d))
-            rays /= np.linalg.norm(rays, axis=1)[:, None]
-            heights = self.farthest(some @ axes, rays)[1]
-            self.done += some.size * d + rows.size * rays.size
-            reach = max(reach, float(heights.min()) ** 2)
-        return reach < self.settings.glance * lower
+            rays, heights = self.lowest_rays(self.on_axes(axes, some), rng)
+            if least <= heights.min() < wanted:
+                # Some pairs reach less far than all.
+                heights = self.farthest(self.on_axes(axes), rays)[1]
+            if heights.min() >= wanted:
+                return False
+        return True
+
+    def on_axes(self, axes: Array, rows: Indices | None = None) -> Array:
+        """Return the projections of some pairs, or of all of the pool."""
+        directions = self.pool.directions
+        directions = directions if rows is None else directions[rows]
+        self.done += directions.size * axes.shape[1]
+        return directions @ axes
+
+    def lowest_rays(
+        self, projected: Array, rng: np.random.Generator
+    ) -> tuple[Array, Array]:
+        """Return directions along which pairs reach least far, and how far.
+
+        Half are random, the others near the worst of these.
+        """
+        d = projected.shape[1]
+        rays = normalised(rng.standard_normal((_RAYS, d)))
+        heights = self.farthest(projected, rays)[1]
+        worst = rays[np.argsort(heights)[:_WORST_RAYS]]
+        noise = rng.standard_normal((_RAYS // _WORST_RAYS, *worst.shape))
+        near = worst + _NEAR * noise / math.sqrt(d)
+        rays = np.vstack([rays, normalised(near.reshape(-1, d))])
+        heights = np.append(heights, self.farthest(projected, rays[_RAYS:])[1])
+        self.done += projected.size * len(rays)
+        lowest = np.argsort(heights)[:_WORST_RAYS]
+        return rays[lowest], heights[lowest]
 
     def starts(self, basis: Array, dual: Weights) -> Iterator[Array]:
         """Yield subspaces to start from."""
@@ -370,10 +401,8 @@ class _Hunt:
             if lengths.size == len(directions) and 2 * may.size < lengths.size:
                 rows = may
         if rows is not None:
-            self.done += rows.size * axes.size
-            return rows, directions[rows] @ axes
-        projected = directions @ axes
-        self.done += directions.size * axes.shape[1]
+            return rows, self.on_axes(axes, rows)
+        projected = self.on_axes(axes)
         lengths = np.sqrt(np.einsum("md,md->m", projected, projected))
         self.seen = axes, lengths
         far = np.flatnonzero(lengths >= floor * (1.0 - 1e-9))

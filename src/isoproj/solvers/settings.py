@@ -183,7 +183,7 @@ class DescentSettings:
     predicted: float = 1e-7
     n_drawn: int = 200
     n_restarts: int = 6
-    lags: tuple[float, ...] = (0.05, 0.01, 0.002, -0.0003)
+    lags: tuple[float, ...] = (0.05, 0.02, 0.003, 0.0)
     restart_gain: float = 1e-3
     cheap_pairs: int = 50_000
     cheap_patience: int = 6
@@ -520,9 +520,10 @@ class HullSettings:
     n_random, n_local, n_shaken : int
         Number of random starts, of local searches from the best starts, and of local
         searches from the best subspace after a random rotation.
-    n_tried, n_glanced, glance : int, int, float
-        The search ends at once if in none of so many starts a random direction reaches
-        so many pairs as far as this share of the known bound.
+    n_tried, n_glanced, glance, costly_glance : int, int, float, float
+        The search ends at once if in each of so many starts so many random pairs reach,
+        along some direction, less than this share of the known bound; the second share
+        is for ``costly`` dimensions.
     n_low : int
         Facets whose normals are asked for further pairs at once.
     radius, shake : float
@@ -541,6 +542,7 @@ class HullSettings:
     n_tried: int = 6
     n_glanced: int = 20_000
     glance: float = 0.75
+    costly_glance: float = 1.1
     n_local: int = 3
     n_shaken: int = 3
     n_low: int = 64
@@ -550,6 +552,10 @@ class HullSettings:
     costly: int = 5
     costly_hopeless: float = 0.9
     n_seen: int = 400
+
+    def glance_share(self, dimension: int) -> float:
+        """Return the share of the known bound that some pairs must reach."""
+        return self.glance if dimension < self.costly else self.costly_glance
 
     def hopeless_share(self, dimension: int) -> float:
         """Return the share of the known bound that a start must reach."""

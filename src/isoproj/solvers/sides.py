@@ -46,7 +46,7 @@ COARSE = 5e-3
 _HEAVY = 8
 _MOST_HEAVY = 1500
 # Rounds of polishing without gain that may overlook pairs.
-_BLIND_ROUNDS = 2
+_BLIND_ROUNDS = 4
 # The relaxation's own gap from which on its weights are no better start than none.
 _FAR = 0.3
 # Rounds that bound a problem before a long search.
@@ -131,7 +131,7 @@ class Bounds:
     def review(
         self, basis: Array, excess: float, distortion: float, merit: Merit
     ) -> Review:
-        """End polishing when a round gains little, or two that overlooked pairs."""
+        """End polishing when a round gains little, or some that overlooked pairs."""
         before = self.distortion
         self.see(basis, distortion)
         settings = self.settings.at(before)
