@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from isoproj.pairs.directions import Secants
 from isoproj.pairs.oracle import PairSearch, SearchSettings
-from isoproj.pairs.rule import prepare_pairs
+from isoproj.pairs.rule import PairKind, PairSet, prepare_pairs
 
 
 def retained_by_hand(rows, factor, pairs):
@@ -155,7 +155,9 @@ def test_the_uniform_moment_is_the_mean_over_directions(listed):
 
 
 @pytest.mark.parametrize("n_pairs", [3, 200])
-def test_secants_act_as_their_explicit_matrix(n_pairs):
+@pytest.mark.parametrize("few_entries", [0, 2**13])
+def test_secants_act_as_their_explicit_matrix(n_pairs, few_entries, monkeypatch):
+    monkeypatch.setattr("isoproj.pairs.directions._FEW_ENTRIES", few_entries)
     rows = cloud(10, 25, 7)
     pairs = np.column_stack(np.triu_indices(25, 1))[:n_pairs]
     secants = Secants(rows, pairs)
@@ -174,3 +176,17 @@ def test_a_sample_is_never_empty():
     search = PairSearch(*prepare_pairs(np.eye(3), rotate=True))
     sizes = [search.sample(1, np.random.default_rng(seed)).size for seed in range(50)]
     assert min(sizes) >= 1
+
+
+def test_a_search_of_some_pairs_is_smoothed_over_those_around_it():
+    whole = searched(cloud(13, 40, 5))
+    some = every_pair(40)[:30]
+    listed = PairSet(PairKind.LISTED, some, len(some), 0)
+    inside = PairSearch(whole.points, listed, around=whole)
+    assert not PairSearch(whole.points, listed).has_smoothed
+    assert inside.has_smoothed
+    assert inside.is_sampled == whole.is_sampled
+    assert inside.smoothed is whole.smoothed
+    # Searches still name the listed pairs alone.
+    found = inside.decode(inside.weakest(np.eye(5, 2), 1.0).codes)
+    assert {tuple(pair) for pair in found} <= {tuple(pair) for pair in some}

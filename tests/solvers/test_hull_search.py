@@ -58,3 +58,15 @@ def test_no_pair_that_reaches_far_enough_is_left_out():
         for floor in (0.9, 0.97):
             far = np.flatnonzero(lengths >= floor)
             assert np.isin(far, hunt.projected(turned, floor, None)[0]).all()
+
+
+def test_no_inradius_is_larger_than_what_a_glance_says():
+    rows = np.random.default_rng(0).standard_normal((60, 8))
+    search = PairSearch(*prepare_pairs(rows, rotate=True))
+    rng, settings = np.random.default_rng(0), HullSettings()
+    hunt = _Hunt(_Pool(search, settings, rng), settings, Clock(None), rng)
+    for d in (2, 3, 5):
+        axes = np.linalg.qr(rng.standard_normal((8, d)))[0]
+        rays, heights = hunt.lowest_rays(hunt.on_axes(axes), rng)
+        np.testing.assert_allclose(np.linalg.norm(rays, axis=1), 1.0)
+        assert hunt.hull(axes, is_final=True).inradius <= heights.min() + 1e-12

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from isoproj.pairs.directions import Secants
 from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.rule import prepare_pairs
-from isoproj.solvers.descent.anneal import anneal
+from isoproj.solvers.descent.anneal import Pace, anneal
 from isoproj.solvers.descent.merit import Capped, Worst
 from isoproj.solvers.descent.objectives import losses, soft_maximum
 from isoproj.solvers.settings import DescentSettings, Ladder, Settings
@@ -85,6 +85,25 @@ def test_annealing_ends_as_soon_as_the_incumbent_is_content():
     content = Watched(enough=1.0)
     anneal(known, start, ladder, content, settings=settings)
     assert content.told == 1
+
+
+def test_a_search_that_lags_is_given_up_and_one_that_leads_is_not():
+    pace = Pace(best=(0.9, 0.8), lags=(0.05, 0.0))
+    assert not pace.falls_behind(0.94)
+    assert pace.falls_behind(0.801)
+    assert pace.own == [0.94, 0.801]
+    ahead = Pace(best=(0.9, 0.8), lags=(0.05, 0.0))
+    assert not any(ahead.falls_behind(loss) for loss in (0.9, 0.8, 1.0))
+    alone = Pace(best=(), lags=(0.0, 0.0))
+    assert not any(alone.falls_behind(loss) for loss in (1.0, 1.0))
+
+
+def test_annealing_ends_where_the_search_falls_behind():
+    known, start = EveryPair(cloud(0, 12, 6)), random_basis(1, 6, 2)
+    ladder = Ladder(temperatures=(0.05, 0.01, 0.002), tries=1)
+    watched, pace = Watched(enough=0.0), Pace(best=(1.0, 1e-6), lags=(0.05, 0.02))
+    anneal(known, start, ladder, watched, pace=pace, settings=Settings().descent)
+    assert watched.told == 2
 
 
 @pytest.mark.parametrize("loss", [-1e-12, 0.0, 1e-9, 0.02, 0.5, 2.0])

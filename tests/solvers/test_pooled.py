@@ -58,3 +58,12 @@ def test_the_first_basis_costs_one_search_of_all_pairs(search):
         patch.setattr("isoproj.solvers.pooled.generate", first)
         minimax(Problem(search=search, k=K))
     assert counts == [1]
+
+
+def test_a_slow_search_ends_about_where_a_fast_one_does(search):
+    fast = PairSearch(search.points, search.pairs)
+    assert not fast.is_slow
+    slow, quick = (minimax(Problem(search=each, k=K)) for each in (search, fast))
+    assert slow.distortion <= 1.02 * quick.distortion
+    assert slow.lower >= 0.98 * quick.lower
+    assert slow.distortion == pytest.approx(measured(search, slow.basis), abs=1e-9)
