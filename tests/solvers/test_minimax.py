@@ -12,13 +12,11 @@ from isoproj.pairs.directions import Secants
 from isoproj.pairs.oracle import PairSearch, SearchSettings
 from isoproj.pairs.rule import prepare_pairs
 from isoproj.proof.verify import check_claims
-from isoproj.solvers.api import Clock, Journal, Problem, Status
+from isoproj.solvers.api import Problem, Status
 from isoproj.solvers.descent.grassmann import descend
 from isoproj.solvers.descent.objectives import Curve, losses, soft_maximum
 from isoproj.solvers.descent.sqp import finish, simplex_minimiser
 from isoproj.solvers.minimax import minimax
-from isoproj.solvers.settings import Ladder, Settings
-from isoproj.solvers.sides import Bounds, Sides
 
 
 def fitted(rows, k, **options):
@@ -254,42 +252,3 @@ def test_a_fit_without_room_for_distances_is_as_good():
     last = tight.history_[-1]
     assert last.relaxed <= last.lower_bound * (1 + 1e-3)
     verify(tight.certificate_, rows)
-
-
-class Ticking(Clock):
-    """A clock on which every look takes a second."""
-
-    def __init__(self, left):
-        super().__init__(None)
-        self.ticks, self.given = 0, left
-
-    @property
-    def seconds(self):
-        self.ticks += 1
-        return float(self.ticks)
-
-    @property
-    def left(self):
-        return self.given
-
-
-@pytest.mark.parametrize(
-    ("stages", "expected"), [(None, 5), (0.1, 1), (2.5, 2), (100.0, 5)]
-)
-def test_a_short_time_limit_leaves_out_the_hottest_stages(stages, expected):
-    search = PairSearch(*prepare_pairs(cloud(3, 130, 6), rotate=True))
-    settings = Settings()
-    seconds = None if stages is None else stages * settings.descent.usual_trials
-    journal = Journal(Ticking(seconds))
-    bounds = Bounds(
-        journal=journal,
-        settings=settings.descent,
-        basis=np.eye(6, 2),
-        codes=search.sample(10, np.random.default_rng(0)),
-        weights=np.full(10, 0.1),
-    )
-    problem = Problem(search=search, k=2, journal=journal)
-    sides = Sides(problem, settings, bounds, np.random.default_rng(0))
-    ladder = Ladder(temperatures=(0.05, 0.02, 0.008, 0.003, 0.001), tries=1)
-    left = sides._affordable(ladder, bounds.basis)
-    assert left.temperatures == ladder.temperatures[-expected:]

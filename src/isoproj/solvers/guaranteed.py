@@ -331,8 +331,9 @@ class _Capped:
 
     def _told(self, iteration: int, best: Relaxation) -> bool:
         """Tell a step of the interior point; return whether to stop it."""
-        if iteration % 4 == 0 and best.codes.size:
-            self.kept.bound(replace(best, value=0.0))
+        if iteration % 4 == 0:
+            if best.codes.size:
+                self.kept.bound(replace(best, value=0.0))
             self.kept.tell(best.codes.size)
         return self.kept.journal.clock.is_over
 

@@ -102,8 +102,6 @@ class DescentSettings:
         Temperatures above which a stage stops early, and runs in single precision.
     steps, loose_steps : int
         Most quasi-Newton steps of a stage, and of one that stops early.
-    usual_trials : int
-        Evaluations that a stage usually takes; a time limit may leave out hot stages.
     tolerance, loose_tolerance : float
         A stage ends when a step gains less than this multiple of the temperature.
     reach, margin : float
@@ -175,7 +173,6 @@ class DescentSettings:
     single: float = 0.0005
     steps: int = 100
     loose_steps: int = 40
-    usual_trials: int = 20
     tolerance: float = 0.002
     loose_tolerance: float = 0.01
     reach: float = 20.0

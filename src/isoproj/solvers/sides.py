@@ -32,7 +32,7 @@ from isoproj.solvers.relaxation.matrices import moment_of
 from isoproj.solvers.relaxation.multipliers import Multipliers
 from isoproj.solvers.relaxation.path import solve_relaxation
 from isoproj.solvers.relaxation.problem import LargestFloor, Relaxation
-from isoproj.solvers.settings import DescentSettings, Ladder, Settings
+from isoproj.solvers.settings import DescentSettings, Settings
 
 __all__ = ["COARSE", "FIRST_SAMPLE", "TENTH", "Bounds", "Sides"]
 
@@ -254,28 +254,11 @@ class Sides:
             ladder = descent.ladder.last(descent.given_stages)
             anneal(known, start, ladder, bounds, settings=descent)
             return
-        whole = descent.ladder.first(descent.cold_stages)
-        ladder = whole if self.pace else self._affordable(whole, start)
+        ladder = descent.ladder.first(descent.cold_stages)
         pace, before = Pace(self.pace, descent.lags), bounds.distortion
         anneal(known, start, ladder, bounds, pace=pace, settings=descent)
-        if bounds.distortion < before and ladder is whole:
+        if bounds.distortion < before:
             self.pace = tuple(pace.own)
-
-    def _affordable(self, ladder: Ladder, basis: Array) -> Ladder:
-        """Return the stages that there is time for, the coldest ones.
-
-        Heat pays in the end, but what it finds is poor until it has cooled.
-        """
-        search, descent = self.problem.search, self.settings.descent
-        clock = self.bounds.journal.clock
-        if clock.left is None or math.isinf(descent.coldest_of(search)):
-            return ladder
-        objective, before = search.smoothed, clock.seconds
-        objective(basis, ladder.temperatures[0])
-        stage = descent.usual_trials * (clock.seconds - before)
-        count = int(clock.left / max(stage, 1e-9))
-        is_enough = count >= len(ladder.temperatures)
-        return ladder if is_enough else ladder.last(max(count, 1))
 
     def cool(self, known: WorkingSet) -> None:
         """Search on from the best basis, at the lowest temperatures."""
