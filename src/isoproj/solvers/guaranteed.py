@@ -122,6 +122,8 @@ def guaranteed(
         else the limit that stopped it.
     """
     settings = Settings() if settings is None else settings
+    if problem.tol >= COARSE:
+        settings = replace(settings, cap=settings.cap.coarse())
     search, k, objective = problem.search, problem.k, problem.objective
     assert k is not None
     assert objective is not None

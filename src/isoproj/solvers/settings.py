@@ -446,8 +446,9 @@ class CapSettings:
         and for a start that is under the cap already.
     halvings : int
         Bisections between a basis under the cap and one above it.
-    gain : float
-        Polishing ends when a round gains less of the objective.
+    gain, coarse_gain : float
+        Polishing ends when a round gains less of the objective, where ``tol`` is fine
+        and where it is not.
     close : float
         Nothing more is tried when this share of the bound at most is missing.
     first_share : float
@@ -464,8 +465,13 @@ class CapSettings:
     cheapest: float = 100.0
     halvings: int = 6
     gain: float = 1e-6
+    coarse_gain: float = 3e-5
     close: float = 2e-3
     first_share: float = 0.4
+
+    def coarse(self) -> CapSettings:
+        """Return figures for a search that need not find the last digits."""
+        return replace(self, gain=self.coarse_gain)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
