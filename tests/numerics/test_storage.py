@@ -180,7 +180,7 @@ def test_a_fit_on_a_mapped_file_is_that_in_memory(tmp_path, name):
     # Below what distances need in either case, and in memory what all else needs.
     models = [
         NearIsometricProjection(
-            3, random_state=0, tol=0.2, n_restarts=0, max_iter=5, memory_limit=limit
+            3, random_state=0, tol=0.2, n_restarts=0, memory_limit=limit
         ).fit(given)
         for limit, given in (
             (3e5, rows),
