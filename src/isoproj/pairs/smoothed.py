@@ -21,7 +21,6 @@ from isoproj.numerics.threads import n_threads, threaded_list
 from isoproj.pairs.blocks import PairBlocks, Real, SquaredDistances, Workspace
 from isoproj.pairs.directions import Secants
 from isoproj.pairs.points import Points
-from isoproj.pairs.rows import squared_lengths
 from isoproj.pairs.rule import PairSet
 
 __all__ = ["SmoothedWorst", "Softened"]
@@ -137,14 +136,14 @@ class SmoothedWorst:
     def __call__(self, factor: Array, temperature: float) -> Softened:
         """Return the smoothed maximum of ``1 - |F' x|^2`` over all pairs."""
         images = self._points @ factor.astype(self.dtype)
-        squares = squared_lengths(images)
+        distances = SquaredDistances.of(images, self.dtype)
+        left = distances.left(slice(None)) * self.dtype.type(-1.0 / temperature)
         # The last column sums weights.
         extended = np.empty((len(images), images.shape[1] + 1), self.dtype)
         extended[:, :-1], extended[:, -1] = images, 1.0
-        factors = _factors(images, squares, -1.0 / temperature)
 
         def visit(stripe: _Stripe) -> _Part:
-            return self._visited(stripe, factors, extended, temperature)
+            return self._visited(stripe, distances, left, extended, temperature)
 
         threads = 1 if len(images) <= _FEW_POINTS else n_threads()
         parts = threaded_list(visit, self._stripes, threads)
@@ -165,15 +164,15 @@ class SmoothedWorst:
     def _visited(
         self,
         stripe: _Stripe,
-        factors: tuple[Real, Real],
+        distances: SquaredDistances,
+        left: Real,
         extended: Real,
         temperature: float,
     ) -> _Part:
         """Return what the pairs of a stripe add."""
         weights = self._workspace.arrays(1, stripe.inverse.shape, self.dtype)[0]
         columns = slice(stripe.rows.start, len(extended))
-        left, right = factors
-        np.matmul(left[stripe.rows], right[:, columns], out=weights)
+        distances.block(left[stripe.rows], columns, weights)
         weights *= stripe.inverse
         flat = weights.ravel()
         flat[stripe.absent] = -_FAR / temperature
@@ -222,17 +221,6 @@ class SmoothedWorst:
             stripes.append(_Stripe(rows, inverse, np.flatnonzero(absent)))
             close.append(near)
         return stripes, np.concatenate(close)
-
-
-def _factors(images: Real, squares: Real, scale: float) -> tuple[Real, Real]:
-    """Return two matrices whose product is the scaled squared distance of all pairs."""
-    n_points, k = images.shape
-    left = np.empty((n_points, k + 2), images.dtype)
-    right = np.empty((k + 2, n_points), images.dtype)
-    np.multiply(images, images.dtype.type(-2.0 * scale), out=left[:, :k])
-    left[:, k], left[:, k + 1] = squares * scale, scale
-    right[:k], right[k], right[k + 1] = images.T, 1.0, squares
-    return left, right
 
 
 def _summed(parts: list[_Part], extended: Real, top: float) -> tuple[float, Real]:

@@ -30,7 +30,6 @@ from isoproj.solvers.large import Pool, generate
 from isoproj.solvers.relaxation.multipliers import Multipliers
 from isoproj.solvers.relaxation.path import solve_relaxation
 from isoproj.solvers.relaxation.problem import LargestFloor, Relaxation
-from isoproj.solvers.settings import DescentSettings, Ladder
 from isoproj.solvers.sides import COARSE, Sides
 
 __all__ = ["solve_on_pool"]
@@ -87,11 +86,10 @@ def _search(state: _Pooled) -> None:
     bounds, known = sides.bounds, state.known()
     bounds.phase = "search"
     for number in state.rounds():
-        ladder, settings = state.ladder()
+        ladder, settings = sides.ladder(is_given=state.is_given)
         if not bounds.is_content:
             stage = replace(ladder, temperatures=ladder.temperatures[number:][:1])
-            start = anneal(known, state.start, stage, bounds, settings=settings)
-            state.start = start
+            state.start = anneal(known, state.start, stage, bounds, settings=settings)
         state.see(known)
         state.finished(number, number == len(ladder.temperatures) - 1)
 
@@ -126,19 +124,13 @@ class _Pooled:
     def rounds(self) -> range:
         """Return the numbers of the rounds that this stage may still take."""
         settings = self.pool.settings
-        count = {
+        ladder, _ = self.sides.ladder(is_given=self.is_given)
+        counts = {
             "early": settings.early_rounds,
-            "search": len(self.ladder()[0].temperatures),
+            "search": len(ladder.temperatures),
             "lower": settings.rounds,
-        }[self.stage]
-        return range(self.n_rounds, count)
-
-    def ladder(self) -> tuple[Ladder, DescentSettings]:
-        """Return how the search cools, which depends on what the best basis loses."""
-        settings = self.sides.settings.descent.at(self.sides.bounds.distortion)
-        if self.is_given:
-            return settings.ladder.last(settings.given_stages), settings
-        return settings.ladder.first(settings.cold_stages), settings
+        }
+        return range(self.n_rounds, counts.get(self.stage, 1))
 
     def known(self) -> WorkingSet:
         """Return the pairs that the search sees."""
@@ -220,7 +212,7 @@ class _Pooled:
             int(state["n_iter"]),
         )
         search, settings = sides.problem.search, sides.settings.pool
-        return _Pooled(
+        restored = _Pooled(
             sides,
             Pool(search, arrays["pool"], settings),
             arrays["start"],
@@ -231,6 +223,10 @@ class _Pooled:
             relaxation,
             violation,
         )
+        if not restored.rounds():
+            msg = "its rounds are used up"
+            raise ValueError(msg)
+        return restored
 
 
 @dataclass(slots=True, eq=False)

@@ -32,7 +32,7 @@ from isoproj.solvers.relaxation.matrices import moment_of
 from isoproj.solvers.relaxation.multipliers import Multipliers
 from isoproj.solvers.relaxation.path import solve_relaxation
 from isoproj.solvers.relaxation.problem import LargestFloor, Relaxation
-from isoproj.solvers.settings import DescentSettings, Settings
+from isoproj.solvers.settings import DescentSettings, Ladder, Settings
 
 __all__ = ["COARSE", "FIRST_SAMPLE", "TENTH", "Bounds", "Sides"]
 
@@ -248,17 +248,21 @@ class Sides:
     ) -> None:
         """Search for a basis from a start, as far as it takes to tell starts apart."""
         bounds = self.bounds
-        descent = self.settings.descent.at(bounds.distortion)
+        ladder, descent = self.ladder(is_given=is_given)
+        # A given basis begins at lower temperatures than others.
+        pace = None if is_given else Pace(self.pace, descent.lags)
+        before = bounds.distortion
+        anneal(known, start, ladder, bounds, pace=pace, settings=descent)
+        if pace is not None and bounds.distortion < before:
+            self.pace = tuple(pace.own)
+
+    def ladder(self, *, is_given: bool) -> tuple[Ladder, DescentSettings]:
+        """Return how a search cools, which depends on what the best basis loses."""
+        descent = self.settings.descent.at(self.bounds.distortion)
         if is_given:
             # A given basis is near an optimum already: heat would only lose it.
-            ladder = descent.ladder.last(descent.given_stages)
-            anneal(known, start, ladder, bounds, settings=descent)
-            return
-        ladder = descent.ladder.first(descent.cold_stages)
-        pace, before = Pace(self.pace, descent.lags), bounds.distortion
-        anneal(known, start, ladder, bounds, pace=pace, settings=descent)
-        if bounds.distortion < before:
-            self.pace = tuple(pace.own)
+            return descent.ladder.last(descent.given_stages), descent
+        return descent.ladder.first(descent.cold_stages), descent
 
     def cool(self, known: WorkingSet) -> None:
         """Search on from the best basis, at the lowest temperatures."""
