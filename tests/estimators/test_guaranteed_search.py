@@ -60,3 +60,13 @@ def test_local_optima_are_left_in_any_coordinates(objective):
         fitted = model(**settings).fit(move(X))
         assert_allclose(fitted.kept_, expected.kept_, rtol=1e-3)
         assert_allclose(fitted.kept_bound_, expected.kept_bound_, rtol=2e-3)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_outliers_do_not_keep_the_search_above_the_cap(seed):
+    # A few points carry most of the variance, and local multipliers exceed by far those
+    # of the relaxation.
+    rows = np.random.default_rng(seed).standard_t(2.0, (120, 16))
+    model = GuaranteedPCA(8, random_state=0).fit(rows)
+    minimax = next(step.kept for step in model.history_ if step.kept > 0.0)
+    assert model.kept_ - minimax >= 0.4 * (model.kept_bound_ - minimax)

@@ -434,7 +434,16 @@ class _Capped:
         """Cool down with a growing set, then solve for the tight pairs exactly."""
         descent, cap = self.settings.descent, self.settings.cap
         ladder = replace(cap.ladder, temperatures=temperatures)
-        basis = anneal(known, basis, ladder, kept, merit=merit, settings=descent)
+        before = math.inf
+        while True:
+            basis = anneal(known, basis, ladder, kept, merit=merit, settings=descent)
+            excess = known.worst(basis) - kept.cap
+            if excess <= cap.far or excess > cap.paying * before:
+                break
+            # Local multipliers may exceed the relaxation's by far: above the cap, more
+            # is kept than the penalty costs.
+            merit = replace(merit, price=merit.price / cap.cheaper)
+            before = excess
         kept.last = -math.inf
         rest = polish(
             known,

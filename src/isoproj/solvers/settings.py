@@ -325,8 +325,12 @@ class MultiplierSettings:
 
     Parameters
     ----------
-    smoothing : float
-        Smoothing of the maximum, as a share of the losses that matter.
+    smoothing, first_smoothing, cooling : float
+        Smoothing of the maximum, as a share of the losses that matter; that of the
+        first round, and the factor by which it falls from then on. Weights spread over
+        the tight pairs soonest while smoothing is large.
+    capped_smoothing : float
+        Smoothing under a cap, where the first matrix is near the optimum already.
     steps : int
         Most steps of a round.
     memory : int
@@ -350,11 +354,9 @@ class MultiplierSettings:
         Random pairs whose moment gives the first matrix.
     first_barrier : float
         Spread of the first occupations.
-    stalled : float
-        A round that closes less than this share of the open gap gains nothing.
-    first_rounds, patience : int
-        Rounds that any method needs, and those without gain, one after another, that
-        end it from then on.
+    patience, stalled : int, float
+        The method ends when so many rounds together close no more than this share of
+        the open gap.
     max_rounds : int
         Most rounds.
     few_tight : float
@@ -367,6 +369,9 @@ class MultiplierSettings:
     """
 
     smoothing: float = 0.012
+    first_smoothing: float = 0.04
+    cooling: float = 0.5
+    capped_smoothing: float = 0.02
     steps: int = 40
     memory: int = 8
     tolerance: float = 1e-4
@@ -380,15 +385,18 @@ class MultiplierSettings:
     leading: float = 0.3
     n_sampled: int = 4_000
     first_barrier: float = 1e-3
-    stalled: float = 0.02
-    first_rounds: int = 3
     patience: int = 3
+    stalled: float = 0.06
     max_rounds: int = 20
     few_tight: float = 150.0
     first_price: float = 2.0
     first_spare: float = 0.5
     raised: float = 3.0
     least_spare: float = 0.1
+
+    def smoothing_at(self, n_rounds: int) -> float:
+        """Return the smoothing after so many rounds, as a share of the losses."""
+        return max(self.smoothing, self.first_smoothing * self.cooling**n_rounds)
 
     def most_columns(self, k: int) -> int:
         """Return the most dimensions that the subspace may have."""
@@ -444,6 +452,9 @@ class CapSettings:
     cheaper, cheapest : float
         Factors by which the price of the objective falls while the cap is not reached,
         and for a start that is under the cap already.
+    far, paying : float
+        A search that ends further above the cap than ``far`` goes on at a lower price,
+        as long as that brings the excess below this share of what it was.
     halvings : int
         Bisections between a basis under the cap and one above it.
     gain, coarse_gain : float
@@ -461,8 +472,10 @@ class CapSettings:
     margin: float = 1e-5
     accepted: float = 0.3
     rounds: int = 10
-    cheaper: float = 3.0
+    cheaper: float = 2.0
     cheapest: float = 100.0
+    far: float = 1e-3
+    paying: float = 0.8
     halvings: int = 6
     gain: float = 1e-6
     coarse_gain: float = 3e-5

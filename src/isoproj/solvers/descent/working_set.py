@@ -55,6 +55,10 @@ class WorkingSet:
         pairs = self.search.decode(self.codes)
         return Secants(self.search.coordinates, pairs).astype(dtype)
 
+    def worst(self, basis: Array) -> float:
+        """Return what the worst pair of the set loses."""
+        return float(losses(self.secants.images(basis))[: self.codes.size].max())
+
     def grow(
         self, basis: Array, slack: float, *, cap: float = math.inf
     ) -> tuple[float, float]:

@@ -39,12 +39,12 @@ import numpy as np
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.threads import n_threads, threaded_list
 from isoproj.pairs.directions import Secants
+from isoproj.pairs.moments import ListedPairsDual
 from isoproj.pairs.oracle import PairSearch
 from isoproj.solvers.descent.objectives import Real
 from isoproj.solvers.relaxation.matrices import (
     central_occupations,
     congruence,
-    moment_of,
     nearest_occupations,
     spectral,
     symmetric,
@@ -111,11 +111,12 @@ class Multipliers:
     best: Relaxation | None = None
     n_rounds: int = 0
     _step: float = 1.0
-    _bound: float = 0.0
-    _n_idle: int = 0
+    _bounds: deque[float] = field(init=False)
+    _is_idle: bool = False
 
     def __post_init__(self) -> None:
         self.weights = np.full(self.codes.size, (1.0 - self.spare) / self.codes.size)
+        self._bounds = deque(maxlen=self.settings.patience + 1)
 
     @staticmethod
     def begin(
@@ -175,17 +176,15 @@ class Multipliers:
 
     @property
     def is_over(self) -> bool:
-        """Whether rounds are used up, or the last ones gained nothing."""
-        settings = self.settings
-        is_idle = self._n_idle >= settings.patience
-        return is_idle or self.n_rounds >= settings.max_rounds
+        """Whether rounds are used up, or the last ones gained next to nothing."""
+        return self._is_idle or self.n_rounds >= self.settings.max_rounds
 
     def saw(self, bound: float, other: float) -> None:
-        """Compare the best bound with that of the last round, and the other side."""
-        is_gain = abs(bound - self._bound) > self.settings.stalled * abs(other - bound)
-        is_first = self.n_rounds <= self.settings.first_rounds
-        self._n_idle = 0 if is_gain or is_first else self._n_idle + 1
-        self._bound = bound
+        """Compare the best bound with that of some rounds ago, and the other side."""
+        self._bounds.append(bound)
+        if len(self._bounds) == self.settings.patience + 1:
+            gain = abs(bound - self._bounds[0])
+            self._is_idle = gain <= self.settings.stalled * abs(other - bound)
 
     def round(self, scale: float) -> Relaxation:
         """Minimise once, take in overlooked pairs, and return both sides.
@@ -193,7 +192,9 @@ class Multipliers:
         ``scale`` is the size of losses that matter; smoothing is a share of it.
         """
         settings, search = self.settings, self.search
-        smoothing = scale * settings.smoothing
+        smoothing = scale * settings.capped_smoothing
+        if self.goal is None:
+            smoothing = scale * settings.smoothing_at(self.n_rounds)
         found = self._minimised(smoothing)
         self.occupations, turn = np.linalg.eigh(found.matrix)
         self.occupations = nearest_occupations(self.occupations, self.k)
@@ -298,12 +299,11 @@ class Multipliers:
 
 
 def _moment(search: PairSearch, codes: Indices, weights: Array) -> Array:
-    """Return ``M(w)``, some pairs at a time."""
-    moment = np.zeros((search.points.n_dims, search.points.n_dims))
-    for start in range(0, codes.size, _CHUNK):
-        chunk = slice(start, start + _CHUNK)
-        moment += moment_of(search.directions(codes[chunk]), weights[chunk])
-    return moment
+    """Return ``M(w)``, which costs less by points than by pairs."""
+    pairs = search.decode(codes)
+    return ListedPairsDual(search.coordinates, pairs, search.points.n_dims).moment(
+        weights
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -380,7 +380,7 @@ class _Smoothed:
         self, matrix: Array, step: float, settings: MultiplierSettings
     ) -> tuple[_State, float]:
         """Return the state after projected gradients, and the next step's length."""
-        state = self.at(matrix)
+        state = best = self.at(matrix)
         values = deque([state.value], maxlen=settings.memory)
         for _ in range(settings.steps):
             target = self._projected(state.matrix + step * state.moment)
@@ -398,7 +398,8 @@ class _Smoothed:
             step = min(max(step, _STEPS[0]), _STEPS[1])
             state = moved
             values.append(state.value)
-        return state, step
+            best = min(best, state, key=lambda each: each.value)
+        return best, step
 
     def _projected(self, matrix: Array) -> Array:
         """Return the nearest matrix of the fantope."""
