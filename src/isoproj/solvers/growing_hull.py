@@ -6,12 +6,11 @@ its work instead of seconds.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from scipy.spatial import ConvexHull, QhullError, cKDTree
 
 from isoproj.numerics.spectral import Array, Indices
+from isoproj.numerics.threads import n_threads, threaded_list
 from isoproj.proof.hull import Facets, hull_facets
 
 __all__ = ["GrowingHull", "Scan", "Tree", "nearest"]
@@ -100,20 +99,23 @@ class Scan:
     def __call__(self, points: Array, normals: Array) -> tuple[Indices, Array]:
         """Return for each normal the point with the largest product, and the product.
 
-        Points stand for their negatives too.
+        Points stand for their negatives too. Single precision finds the point of each
+        chunk, and double precision chooses among these.
         """
         count = normals.shape[0]
-        rows = np.arange(count)
-        tops, heights = np.zeros(count, dtype=np.intp), np.full(count, -math.inf)
         step = max(1, _CACHED // count)
-        for start in range(0, points.shape[0], step):
-            reached = normals @ points[start : start + step].T
+        singles, along = points.astype(np.float32), normals.astype(np.float32)
+
+        def visit(start: int) -> Indices:
+            reached = along @ singles[start : start + step].T
             np.abs(reached, out=reached)
-            top = reached.argmax(axis=1)
-            is_higher = reached[rows, top] > heights
-            heights[is_higher] = reached[rows, top][is_higher]
-            tops[is_higher] = start + top[is_higher]
-        return tops, heights
+            return np.asarray(start + reached.argmax(axis=1))
+
+        starts = range(0, points.shape[0], step)
+        tops = np.array(threaded_list(visit, starts, n_threads()))
+        heights = np.abs(np.einsum("cnd,nd->cn", points[tops], normals))
+        best, rows = heights.argmax(axis=0), np.arange(count)
+        return tops[best, rows], heights[best, rows]
 
     def work(self, points: Array, n_normals: int) -> float:
         """Return the number of multiplications."""
