@@ -38,12 +38,14 @@ def test_a_flat_hull_has_no_facets():
     assert GrowingHull(np.arange(2), np.eye(2, 3)).facets() is None
 
 
-def test_a_tree_finds_what_a_scan_finds():
-    points, normals = sphere(500, 3), sphere(60, 3, seed=1)
-    tops, heights = Scan()(points, normals)
-    found, as_far = Tree(points)(points, normals)
-    np.testing.assert_allclose(as_far, heights)
-    np.testing.assert_array_equal(found, tops)
+@pytest.mark.parametrize("count", [500, 9000])
+def test_scans_and_trees_find_the_farthest_point_along_every_normal(count):
+    points, normals = sphere(count, 3), sphere(60, 3, seed=1)
+    reached = np.abs(normals @ points.T)
+    for search in (Scan(), Tree(points)):
+        tops, heights = search(points, normals)
+        np.testing.assert_allclose(heights, reached[np.arange(60), tops], rtol=1e-12)
+        np.testing.assert_allclose(heights, reached.max(axis=1), rtol=1e-6)
 
 
 def test_no_pair_that_reaches_far_enough_is_left_out():

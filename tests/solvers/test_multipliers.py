@@ -70,6 +70,29 @@ def test_projected_gradients_end_at_a_minimum():
     assert np.vdot(found.moment, found.matrix) == pytest.approx(most, rel=1e-3)
 
 
+def test_more_steps_never_end_higher():
+    # Values may rise on the way.
+    secants = Secants(cloud(1, 30, 12) * np.geomspace(9.0, 1.0, 12), every_pair(30))
+    smoothed = _Smoothed(secants.explicit(), 3, 0.004, np.full(435, 1.0 / 435))
+    values = [
+        smoothed.minimise(0.25 * np.eye(12), 1.0, MultiplierSettings(steps=steps))[0]
+        for steps in range(1, 40)
+    ]
+    assert (np.diff([state.value for state in values]) <= 0.0).all()
+
+
+def test_rounds_end_when_some_of_them_close_little_of_the_gap():
+    search = PairSearch(*prepare_pairs(cloud(2, 20, 6), rotate=True))
+    codes = search.sample(50, np.random.default_rng(0))
+    settings = MultiplierSettings(patience=3, stalled=0.1)
+    for gain, is_over in ((0.04, False), (0.03, True)):
+        state = Multipliers.begin(search, 2, codes, settings)
+        for number in range(4):
+            assert not state.is_over
+            state.saw(number * gain, 1.0 + 3.0 * gain)
+        assert state.is_over == is_over
+
+
 @pytest.mark.parametrize(("r", "d", "k"), [(30, 12, 4), (60, 50, 5), (80, 6, 2)])
 def test_every_round_brackets_the_optimum(r, d, k):
     search, _, found = rounds(cloud(2, r, d), k, 6)
