@@ -45,6 +45,7 @@ from isoproj.solvers.descent.objectives import Real
 from isoproj.solvers.relaxation.matrices import (
     central_occupations,
     congruence,
+    moment_of,
     nearest_occupations,
     spectral,
     symmetric,
@@ -57,6 +58,8 @@ __all__ = ["Multipliers"]
 
 # Pairs whose directions are multiplied at once.
 _CHUNK = 2048
+# Pairs per point from which on a moment costs less by points.
+_PAIRS_PER_POINT = 4
 # Weights below this share of the largest do not enter a moment.
 _NEGLIGIBLE = 1e-8
 # Occupations below this are none.
@@ -299,11 +302,17 @@ class Multipliers:
 
 
 def _moment(search: PairSearch, codes: Indices, weights: Array) -> Array:
-    """Return ``M(w)``, which costs less by points than by pairs."""
-    pairs = search.decode(codes)
-    return ListedPairsDual(search.coordinates, pairs, search.points.n_dims).moment(
-        weights
-    )
+    """Return ``M(w)``: by points where they are few, else some pairs at a time."""
+    n_dims = search.points.n_dims
+    points, ends = np.unique(search.decode(codes), return_inverse=True)
+    if _PAIRS_PER_POINT * points.size <= codes.size:
+        rows, pairs = search.coordinates[points], ends.reshape(-1, 2)
+        return ListedPairsDual(rows, pairs, n_dims).moment(weights)
+    moment = np.zeros((n_dims, n_dims))
+    for start in range(0, codes.size, _CHUNK):
+        chunk = slice(start, start + _CHUNK)
+        moment += moment_of(search.directions(codes[chunk]), weights[chunk])
+    return moment
 
 
 @dataclass(frozen=True, slots=True, eq=False)
