@@ -224,7 +224,8 @@ class Sides:
         if not bounds.is_content:
             bounds.phase = "polishing"
             self.cool(known)
-            self.polish(known, bounds)
+            if not bounds.is_content:
+                self.polish(known, bounds)
         # A bound that was near enough to a worse basis may be too far from this one.
         if not bounds.is_proved(tol):
             self.closed(relaxation)
