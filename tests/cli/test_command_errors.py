@@ -50,6 +50,8 @@ def refused(run):
         (("fit", ".", "-k", "2"), "it is a directory"),
         (("fit", "model.isoproj", "-k", "2"), "it is an isoproj model"),
         (("fit", "points.npy", "-k", "2", "-o", "points.npy"), "is an input"),
+        (("fit", "points.npy", "-k", "2", "-o", "m.npz"), "Name it m.isoproj"),
+        (("fit", "points.npy", "-k", "2", "-o", "m.csv.gz"), "named like CSV text"),
         (("fit", "points.npy", "-k", "2", "-o", "model.isoproj"), "--force"),
         (("fit", "points.npy", "-k", "2", "-o", "no/m.isoproj"), "no folder"),
         (("transform", "points.npy", "model.isoproj", "-o", "z.npy"), "MODEL DATA"),

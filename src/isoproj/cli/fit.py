@@ -20,7 +20,7 @@ from isoproj.cli.models import (
     prefix_table,
     read_labels,
 )
-from isoproj.cli.outputs import check_outputs, saved
+from isoproj.cli.outputs import check_model_name, check_outputs, saved
 from isoproj.estimators.guaranteed_pca import GuaranteedPCA
 from isoproj.estimators.near_isometric import NearIsometricProjection
 from isoproj.files.read.reading import DataFile
@@ -45,6 +45,7 @@ def fit(options: argparse.Namespace, console: Console) -> None:
     """Fit, certify and save a model; raise Interrupted after Ctrl-C."""
     _check_method(options)
     check_outputs(options, options.output)
+    check_model_name(options.output)
     data = options_data(options, min_rows=2)
     if options.n_components is not None:
         check_dimensions([options.n_components], data)

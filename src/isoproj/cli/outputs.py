@@ -10,12 +10,13 @@ from pathlib import Path
 
 from isoproj.cli.console import Console
 from isoproj.cli.errors import UsageError, line_of
+from isoproj.files.formats import Format, format_of_name
 from isoproj.files.read.sources import split_name
 from isoproj.files.write.writing import check_output, refuse_inputs
 from isoproj.numerics.container import check_writable
 from isoproj.plot.axes import check_figure_name
 
-__all__ = ["INPUTS", "check_outputs", "input_files", "saved"]
+__all__ = ["INPUTS", "check_model_name", "check_outputs", "input_files", "saved"]
 
 # Options that name something to read, for all verbs.
 INPUTS = ("model", "data", "file", "pairs", "labels", "heldout", "queries", "maps")
@@ -59,6 +60,21 @@ def check_outputs(
     if folder is not None:
         refuse_inputs(Path(folder), inputs)
         check_writable(folder)
+
+
+def check_model_name(name: str | None) -> None:
+    """Raise if a model's name promises a format of points: no verb would read it."""
+    if name is None:
+        return
+    promised = format_of_name(name)
+    if promised is None or promised is Format.SAFETENSORS:
+        return
+    better = Path(name).with_suffix(".isoproj").name
+    msg = (
+        f"a model must not be named like a file of points; {name} is named like "
+        f"{promised.title}. Name it {better}."
+    )
+    raise UsageError(msg)
 
 
 def saved(console: Console, path: str, write: Callable[[str], object]) -> str:
