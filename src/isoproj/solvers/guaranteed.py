@@ -437,7 +437,7 @@ class _Capped:
         before = math.inf
         while True:
             basis = anneal(known, basis, ladder, kept, merit=merit, settings=descent)
-            excess = known.worst(basis) - kept.cap
+            excess = float(known.losses(basis).max()) - kept.cap
             if excess <= cap.far or excess > cap.paying * before:
                 break
             # Local multipliers may exceed the relaxation's by far: above the cap, more

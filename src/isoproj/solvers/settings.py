@@ -398,6 +398,10 @@ class MultiplierSettings:
         """Return the smoothing after so many rounds, as a share of the losses."""
         return max(self.smoothing, self.first_smoothing * self.cooling**n_rounds)
 
+    def capped(self) -> MultiplierSettings:
+        """Return figures for an objective under a cap."""
+        return replace(self, smoothing=self.capped_smoothing, first_smoothing=0.0)
+
     def most_columns(self, k: int) -> int:
         """Return the most dimensions that the subspace may have."""
         return k + max(self.spare_columns, int(self.spare_share * k))

@@ -55,9 +55,9 @@ class WorkingSet:
         pairs = self.search.decode(self.codes)
         return Secants(self.search.coordinates, pairs).astype(dtype)
 
-    def worst(self, basis: Array) -> float:
-        """Return what the worst pair of the set loses."""
-        return float(losses(self.secants.images(basis))[: self.codes.size].max())
+    def losses(self, basis: Array) -> Array:
+        """Return what each pair of the set loses."""
+        return losses(self.secants.images(basis))[: self.codes.size]
 
     def grow(
         self, basis: Array, slack: float, *, cap: float = math.inf
@@ -80,7 +80,7 @@ class WorkingSet:
         distortion : float
             Of the basis over all pairs.
         """
-        known = losses(self.secants.images(basis))[: self.codes.size]
+        known = self.losses(basis)
         worst = float(known.max())
         level = 1.0 - min(worst, cap) + slack
         found = self.search.weakest(basis, level, most=8 * self.batch)

@@ -143,7 +143,7 @@ class Multipliers:
         settings: MultiplierSettings,
     ) -> Multipliers:
         """Start from a matrix under the cap."""
-        anchor, k = goal.anchor, goal.k
+        anchor, k, settings = goal.anchor, goal.k, settings.capped()
         left, sizes, _ = np.linalg.svd(anchor.factor, full_matrices=False)
         state = Multipliers(
             search,
@@ -195,9 +195,7 @@ class Multipliers:
         ``scale`` is the size of losses that matter; smoothing is a share of it.
         """
         settings, search = self.settings, self.search
-        smoothing = scale * settings.capped_smoothing
-        if self.goal is None:
-            smoothing = scale * settings.smoothing_at(self.n_rounds)
+        smoothing = scale * settings.smoothing_at(self.n_rounds)
         found = self._minimised(smoothing)
         self.occupations, turn = np.linalg.eigh(found.matrix)
         self.occupations = nearest_occupations(self.occupations, self.k)
