@@ -118,6 +118,7 @@ def test_where_no_thread_can_start_the_caller_works_alone(monkeypatch):
 
     monkeypatch.setattr(threading.Thread, "start", no_thread)
     assert threaded_list(abs, range(-50, 0), 7) == list(range(50, 0, -1))
+    assert list(threaded_map(abs, range(-50, 0), 7)) == list(range(50, 0, -1))
 
 
 def test_the_environment_sets_the_number_of_threads(monkeypatch):

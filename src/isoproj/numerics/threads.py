@@ -9,7 +9,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
@@ -146,7 +146,7 @@ def threaded_map(
         waiting = []
         try:
             for item in items:
-                waiting.append(pool.submit(function, item))
+                waiting.append(_submitted(pool, function, item))
                 if len(waiting) > 2 * threads:
                     yield waiting.pop(0).result()
             while waiting:
@@ -154,6 +154,18 @@ def threaded_map(
         finally:
             for future in waiting:
                 future.cancel()
+
+
+def _submitted(
+    pool: ThreadPoolExecutor, function: Callable[[Item], Result], item: Item
+) -> Future[Result]:
+    """Return the result to come; computed here if memory is short of a thread."""
+    try:
+        return pool.submit(function, item)
+    except RuntimeError:
+        done: Future[Result] = Future()
+        done.set_result(function(item))
+        return done
 
 
 @functools.cache
