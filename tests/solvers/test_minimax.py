@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from geometry import cloud, every_pair, random_basis
@@ -17,6 +19,7 @@ from isoproj.solvers.descent.grassmann import descend
 from isoproj.solvers.descent.objectives import Curve, losses, soft_maximum
 from isoproj.solvers.descent.sqp import finish, simplex_minimiser
 from isoproj.solvers.minimax import minimax
+from isoproj.solvers.settings import DescentSettings
 
 
 def fitted(rows, k, **options):
@@ -223,6 +226,20 @@ def test_the_finish_removes_what_smoothing_left():
         move = 1e-4 * rng.standard_normal(polished.shape)
         moved = np.linalg.qr(polished + move)[0]
         assert worst(secants, moved) > worst(secants, polished) - 1e-6
+
+
+def test_a_programme_without_room_for_all_tight_pairs_is_tried_only_where_allowed():
+    secants, basis = working_set(15, 30, 10), random_basis(16, 10, 3)
+    # A band as wide as all losses makes every pair tight.
+    settings = DescentSettings(band=1.0, programme_rows=100, is_partial=True)
+    assert worst(secants, finish(secants, basis, settings=settings)) < worst(
+        secants, basis
+    )
+    whole = replace(settings, is_partial=False)
+    kept = finish(secants, basis, settings=whole)
+    assert_allclose(worst(secants, kept), worst(secants, basis), rtol=1e-12)
+    room = replace(whole, programme_rows=len(secants))
+    assert worst(secants, finish(secants, basis, settings=room)) < worst(secants, basis)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -109,10 +109,13 @@ class DescentSettings:
         below the worst.
     attempts : int
         Stages at one temperature until none overlooked a row that sat out.
-    band : float
-        Losses this close to the worst enter a quadratic programme.
+    band, coarse_band, band_share : float
+        Losses this close to the worst enter a quadratic programme, where ``tol`` is
+        fine and where it is not; at most this share of the worst.
     programme_rows : int
         Most directions in a quadratic programme.
+    is_partial : bool
+        Whether a programme is tried that cannot hold all tight pairs. It seldom gains.
     predicted : float
         Polishing ends when a programme predicts a smaller decrease.
     n_drawn : int
@@ -159,7 +162,7 @@ class DescentSettings:
     near: float = 0.005
     excess: float = 1e-5
     gain: float = 2e-5
-    coarse_gain: float = 2e-4
+    coarse_gain: float = 5e-4
     coarse_hot: float = 5e-4
     rounds: int = 8
     programmes: int = 3
@@ -179,7 +182,10 @@ class DescentSettings:
     margin: float = 0.02
     attempts: int = 3
     band: float = 0.005
+    coarse_band: float = 0.003
+    band_share: float = 0.1
     programme_rows: int = 1_200
+    is_partial: bool = True
     predicted: float = 1e-7
     n_drawn: int = 200
     n_restarts: int = 6
@@ -210,7 +216,9 @@ class DescentSettings:
             ladder=replace(self.ladder, temperatures=self.ladder.temperatures[:-1]),
             hot=self.coarse_hot,
             gain=self.coarse_gain,
+            band=self.coarse_band,
             programmes=1,
+            is_partial=False,
         )
 
     def at(self, loss: float) -> DescentSettings:
@@ -221,6 +229,7 @@ class DescentSettings:
             ladder=self.ladder.times(scale),
             hot=scale * self.hot,
             near=scale * self.near,
+            band=min(self.band, scale * self.band_share),
             margin=scale * self.margin,
             gain=scale * self.gain,
             excess=scale * self.excess,

@@ -197,12 +197,9 @@ def _model(
     return _Model(flat, scale, normal, rotation, gram)
 
 
-def _tight(values: Array, band: float, limit: int) -> Indices:
-    """Return the rows within ``band`` of the worst, at most ``limit`` of them."""
-    rows = np.flatnonzero(values >= values.max() - band)
-    if rows.size > limit:
-        rows = np.sort(rows[np.argpartition(values[rows], -limit)[-limit:]])
-    return rows
+def _worst(values: Array, rows: Indices, limit: int) -> Indices:
+    """Return those of the rows with the largest values, at most ``limit`` of them."""
+    return np.sort(rows[np.argpartition(values[rows], -limit)[-limit:]])
 
 
 def finish(
@@ -243,7 +240,11 @@ def finish(
     kept = float(np.mean(1.0 - raw[: len(secants)]))
     damping = 0.3 * max(kept, 1e-3) / basis.shape[1]
     for _ in range(max_iter):
-        rows = _tight(values, settings.band, settings.programme_rows)
+        rows = np.flatnonzero(values >= values.max() - settings.band)
+        if rows.size > settings.programme_rows:
+            if not settings.is_partial:
+                break
+            rows = _worst(values, rows, settings.programme_rows)
         local = weights[rows] / max(float(weights[rows].sum()), 1e-300)
         model = _model(secants, merit, basis, rows, local, damping)
         try:
