@@ -6,7 +6,7 @@ from scipy.spatial import ConvexHull
 
 from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.rule import prepare_pairs
-from isoproj.solvers.api import Clock
+from isoproj.solvers.api import Clock, Weights
 from isoproj.solvers.growing_hull import GrowingHull, Scan, Tree
 from isoproj.solvers.hull import _Hunt, _Pool
 from isoproj.solvers.settings import HullSettings
@@ -72,3 +72,35 @@ def test_no_inradius_is_larger_than_what_a_glance_says():
         rays, heights = hunt.lowest_rays(hunt.on_axes(axes), rng)
         np.testing.assert_allclose(np.linalg.norm(rays, axis=1), 1.0)
         assert hunt.hull(axes, is_final=True).inradius <= heights.min() + 1e-12
+
+
+@pytest.mark.parametrize("n_dims", [3, 6])
+def test_a_search_ends_at_a_bound_that_is_enough(n_dims):
+    rows = np.random.default_rng(1).standard_normal((60, n_dims))
+    search = PairSearch(*prepare_pairs(rows, rotate=True))
+    pairs = search.decode(search.sample(50, np.random.default_rng(0)))
+    dual = Weights(pairs, np.full(len(pairs), 1.0 / len(pairs)))
+    # No hull is small, so that the whole space may end early too.
+    settings = HullSettings(small_hull=0)
+
+    def ended(enough):
+        rng = np.random.default_rng(0)
+        pool = _Pool(search, settings, rng)
+        hunt = _Hunt(pool, settings, Clock(None), rng, enough)
+        return hunt.run(np.eye(n_dims, 2), dual, 0.1).bound, hunt.done
+
+    best, all_work = ended(np.inf)
+    bound, work = ended(0.8 * best)
+    assert 0.8 * best <= bound <= best + 1e-12
+    assert work < all_work
+
+
+def test_a_small_hull_of_the_whole_space_goes_on_to_the_optimum():
+    rows = np.random.default_rng(1).standard_normal((60, 3))
+    search = PairSearch(*prepare_pairs(rows, rotate=True))
+    rng, settings = np.random.default_rng(0), HullSettings()
+    pool = _Pool(search, settings, rng)
+    whole = ConvexHull(np.vstack([pool.directions, -pool.directions]))
+    hunt = _Hunt(pool, settings, Clock(None), rng, enough=0.1)
+    found = hunt.completed(np.eye(3))
+    np.testing.assert_allclose(found.inradius, -whole.equations[:, -1].max())

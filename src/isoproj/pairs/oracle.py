@@ -20,7 +20,7 @@ from isoproj.engines.base import Engine, chosen
 from isoproj.exceptions import NoPairsError
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.storage import Storage, row_slices
-from isoproj.numerics.threads import one_blas_thread
+from isoproj.numerics.threads import for_each_chunk, one_blas_thread
 from isoproj.pairs.blocks import (
     DistanceTable,
     Mask,
@@ -46,6 +46,8 @@ _MARGIN = 1.5
 # points are no work anyway.
 _SPARSE = 0.05
 _TINY = 20
+# Numbers that stay in the cache.
+_CACHED = 2**17
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,9 +218,16 @@ class PairSearch:
     def directions(self, pairs: Indices) -> Array:
         """Return the unit directions, shape (m, n_dims), of pairs or of pair codes."""
         pairs = pairs if pairs.ndim == 2 else self.decode(pairs)
-        gaps = self.coordinates[pairs[:, 0]]
-        gaps -= self.coordinates[pairs[:, 1]]
-        return normalised(gaps)
+        directions = np.empty((len(pairs), self.n_dims))
+
+        def fill(chunk: slice) -> None:
+            gaps = self.coordinates[pairs[chunk, 0]]
+            gaps -= self.coordinates[pairs[chunk, 1]]
+            directions[chunk] = normalised(gaps)
+
+        # Memory that is touched for the first time costs more than the arithmetic.
+        for_each_chunk(fill, len(pairs), max(1, _CACHED // self.n_dims))
+        return directions
 
     def uniform_moment(self) -> Array:
         """Return the mean of ``x x^T`` over all pairs, shape (n_dims, n_dims)."""

@@ -118,6 +118,7 @@ def improved(problem: Problem, result: Result, settings: HullSettings) -> Result
             Clock(clock.left),
             problem.seed,
             settings,
+            enough=result.distortion / (1.0 + problem.tol),
         )
     except KeyboardInterrupt:
         return replace(result, status=Status.INTERRUPTED)
@@ -155,16 +156,19 @@ def hull_search(
     clock: Clock,
     seed: int,
     settings: HullSettings,
+    *,
+    enough: float = math.inf,
 ) -> tuple[Subspace, Found] | None:
     """Return the best subspace found, or None if it does not beat ``lower``.
 
-    ``basis`` and ``dual`` are what the other search has found.
+    ``basis`` and ``dual`` are what the other search has found. The search ends at a
+    bound of ``enough``; in the whole space a small hull goes on to the optimum.
     """
     k, n_dims = basis.shape[1], search.n_dims
     if not k < n_dims or k > MOST_DIMENSIONS or search.is_slow:
         return None
     rng = np.random.default_rng(seed)
-    hunt = _Hunt(_Pool(search, settings, rng), settings, clock, rng)
+    hunt = _Hunt(_Pool(search, settings, rng), settings, clock, rng, enough)
     best = hunt.run(basis, dual, lower)
     if best is None or best.facets is None or best.bound <= lower:
         return None
@@ -207,6 +211,7 @@ class _Hunt:
     settings: HullSettings
     clock: Clock
     rng: np.random.Generator
+    enough: float = math.inf
     done: float = 0.0
     seen: tuple[Array, Array] | None = None  # a subspace, and lengths in it
     farthest: Scan | Tree = field(init=False)
@@ -219,6 +224,11 @@ class _Hunt:
     def is_over(self) -> bool:
         """Whether the work or the time is used up."""
         return self.done >= self.settings.work or self.clock.is_over
+
+    def suffices(self, found: Found, is_final: bool) -> bool:
+        """Return whether the bound is good enough; small hulls go on to the end."""
+        is_small = found.chosen.size <= self.settings.small_hull
+        return found.bound >= self.enough and not (is_final and is_small)
 
     def run(self, basis: Array, dual: Weights, lower: float) -> Found | None:
         """Return the best subspace after local searches from the best starts."""
@@ -236,11 +246,14 @@ class _Hunt:
             return None
         best = starts[0]
         for start in starts[: self.settings.n_local]:
+            if best.bound >= self.enough:
+                break
             whole = self.hull(start.axes, start.chosen, start.inradius)
             best = max(best, self.ascend(whole), key=lambda found: found.bound)
         n_vain = 0
         for _ in range(self.settings.n_shaken):
-            if self.is_over or n_vain == 2 or best.bound < 0.9 * lower:
+            is_settled = best.bound >= self.enough or n_vain == 2
+            if self.is_over or is_settled or best.bound < 0.9 * lower:
                 break
             shaken = best.axes + self.settings.shake * self.rng.standard_normal(
                 best.axes.shape
@@ -262,6 +275,8 @@ class _Hunt:
             self.pool.see(axes)
             rows = np.append(some, np.arange(count, self.pool.codes.size))
             found.append(self.hull(axes, floor=floor, rows=None if is_costly else rows))
+            if found[-1].bound >= self.enough:
+                break
             floor = max(floor, 0.9 * found[-1].inradius)
         return sorted(found, key=lambda each: -each.bound)
 
@@ -372,7 +387,7 @@ class _Hunt:
                 far, outer, squares = far[is_far], outer[is_far], squares[is_far]
             facets = grown.facets()
             found = Found(axes, grown.rows, facets)
-            if facets is None or not far.size:
+            if facets is None or not far.size or self.suffices(found, is_final):
                 break
             low = nearest(facets, self.n_low * (8 if is_final else 1))
             # The ball up to the nearest facet holds nothing outside any facet.

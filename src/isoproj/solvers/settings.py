@@ -566,6 +566,9 @@ class HullSettings:
         search, it must reach the second share.
     n_seen : int
         Pairs that the oracle adds for each subspace if not all pairs are held.
+    small_hull : int
+        Up to this many pairs the last hull goes on to its nearest facet even if less
+        would be enough: in the whole space that is the optimum.
     """
 
     work: float = 1.5e9
@@ -584,6 +587,7 @@ class HullSettings:
     costly: int = 5
     costly_hopeless: float = 0.9
     n_seen: int = 400
+    small_hull: int = 1_000
 
     def glance_share(self, dimension: int) -> float:
         """Return the share of the known bound that some pairs must reach."""
