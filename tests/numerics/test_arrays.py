@@ -13,6 +13,8 @@ from isoproj.numerics.arrays import (
     check_pair_list,
     check_points,
     checked_rows,
+    compacted,
+    distinct,
 )
 from isoproj.numerics.extras import needed
 from isoproj.numerics.threads import n_threads, threaded_list, threaded_map
@@ -75,6 +77,16 @@ def test_pairs_are_sorted_and_listed_once():
 def test_a_list_that_holds_no_pairs_is_refused(pairs, fault):
     with pytest.raises(ValueError, match=fault):
         check_pair_list(pairs, n_points=3)
+
+
+@pytest.mark.parametrize("count", [0, 1, 50])
+def test_distinct_and_compacted_numbers_are_those_of_unique(count):
+    numbers = np.random.default_rng(count).integers(30, size=(count, 2))
+    expected, places = np.unique(numbers, return_inverse=True)
+    assert_array_equal(distinct(numbers), expected)
+    found, own = compacted(numbers, 30)
+    assert_array_equal(found, expected)
+    assert_array_equal(own, places.reshape(numbers.shape))
 
 
 def test_a_missing_library_names_the_extra_that_installs_it():

@@ -172,6 +172,19 @@ def test_secants_act_as_their_explicit_matrix(n_pairs, few_entries, monkeypatch)
     assert single.images(basis.astype(np.float32)).dtype == np.float32
 
 
+# By points where pairs are many for them, else by directions, some at a time.
+@pytest.mark.parametrize(("n_points", "n_pairs"), [(40, 700), (4000, 5000)])
+def test_a_moment_is_the_weighted_sum_over_directions(n_points, n_pairs):
+    search = searched(cloud(6, n_points, 5))
+    rng = np.random.default_rng(0)
+    codes = search.sample(n_pairs, rng)
+    weights = rng.uniform(size=codes.size)
+    rows = search.directions(codes)
+    moment = search.moment(codes, weights)
+    assert_allclose(moment, (rows.T * weights) @ rows, rtol=1e-9, atol=1e-9)
+    assert_allclose(search.moment(search.decode(codes), weights), moment)
+
+
 def test_a_sample_is_never_empty():
     search = PairSearch(*prepare_pairs(np.eye(3), rotate=True))
     sizes = [search.sample(1, np.random.default_rng(seed)).size for seed in range(50)]

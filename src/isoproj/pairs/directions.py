@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from isoproj.numerics.arrays import Rows
+from isoproj.numerics.arrays import Rows, compacted
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.blocks import squared_gaps
 from isoproj.pairs.rows import squared_lengths
@@ -121,10 +121,10 @@ class Secants:
             return self
         further = None if self.further is None else self.further.astype(dtype)
         # Pairs may join few of many points; the others need no copy.
-        seen, labels = np.unique(self.pairs, return_inverse=True)
+        seen, labels = compacted(self.pairs, len(self.coordinates))
         return self._derived(
             self.coordinates[seen].astype(dtype),
-            labels.reshape(self.pairs.shape),
+            labels,
             self.inverse.astype(dtype),
             further,
         )

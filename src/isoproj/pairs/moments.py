@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from isoproj.numerics.arrays import Rows, as_dense, is_sparse
+from isoproj.numerics.arrays import Rows, as_dense, distinct, is_sparse
 from isoproj.numerics.spectral import EPS, Array, Indices, top_eigenpairs
 from isoproj.numerics.threads import n_threads, one_blas_thread, threaded_map
 from isoproj.pairs.blocks import (
@@ -356,5 +356,5 @@ def far_moment(
 
 def _has_repeats(pairs: Indices, n_points: int) -> bool:
     """Return whether a pair occurs twice, in either order."""
-    ordered = np.sort(pairs, axis=1)
-    return bool(np.unique(ordered @ [n_points, 1]).size < pairs.shape[0])
+    codes = np.sort(pairs, axis=1) @ np.array([n_points, 1])
+    return bool(distinct(codes).size < pairs.shape[0])

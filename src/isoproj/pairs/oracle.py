@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from isoproj.engines.base import Engine, chosen
 from isoproj.exceptions import NoPairsError
+from isoproj.numerics.arrays import compacted, distinct
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.storage import Storage, row_slices
 from isoproj.numerics.threads import for_each_chunk, one_blas_thread
@@ -30,7 +31,7 @@ from isoproj.pairs.blocks import (
     squared_gaps,
 )
 from isoproj.pairs.directions import normalised
-from isoproj.pairs.moments import summed_moment
+from isoproj.pairs.moments import ListedPairsDual, summed_moment
 from isoproj.pairs.points import Points
 from isoproj.pairs.rows import times
 from isoproj.pairs.rule import PairSet
@@ -48,6 +49,10 @@ _SPARSE = 0.05
 _TINY = 20
 # Numbers that stay in the cache.
 _CACHED = 2**17
+# Pairs per point from which on a moment costs less by points, and those whose
+# directions are multiplied at once otherwise.
+_PAIRS_PER_POINT = 4
+_CHUNK = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +168,7 @@ class PairSearch:
         # Listed pairs may join few of the points; only those need mapping.
         self._rows, self._row_of = self.coordinates, np.arange(points.n_points)
         if pairs.listed is not None:
-            used = np.unique(self._single.pairs)
+            used = distinct(self._single.pairs)
             self._rows = _taken(self.coordinates, used, points.storage)
             self._row_of = np.cumsum(np.bincount(used, minlength=points.n_points)) - 1
         sampled = self.sample(settings.n_sampled, np.random.default_rng(0))
@@ -229,6 +234,20 @@ class PairSearch:
         for_each_chunk(fill, len(pairs), max(1, _CACHED // self.n_dims))
         return directions
 
+    def moment(self, pairs: Indices, weights: Array) -> Array:
+        """Return ``sum_l w_l x_l x_l^T``, shape (n_dims, n_dims), of pairs or codes."""
+        pairs = pairs if pairs.ndim == 2 else self.decode(pairs)
+        points, ends = compacted(pairs, self.points.n_points)
+        if _PAIRS_PER_POINT * points.size <= len(pairs):
+            rows = self.coordinates[points]
+            return ListedPairsDual(rows, ends, self.n_dims).moment(weights)
+        moment = np.zeros((self.n_dims, self.n_dims))
+        for start in range(0, len(pairs), _CHUNK):
+            chunk = slice(start, start + _CHUNK)
+            rows = self.directions(pairs[chunk])
+            moment += (rows.T * weights[chunk]) @ rows
+        return np.asarray((moment + moment.T) / 2.0)
+
     def uniform_moment(self) -> Array:
         """Return the mean of ``x x^T`` over all pairs, shape (n_dims, n_dims)."""
         total = summed_moment(
@@ -257,7 +276,7 @@ class PairSearch:
             pairs = alone[some]
         codes = self.encode(_Differences(self.coordinates, pairs).pairs)
         if self.pairs.listed is not None or not is_whole:
-            codes = np.unique(codes)
+            codes = distinct(codes)
         if not (codes.size or is_whole):
             # A point may be drawn twice, and rounding may swallow a gap.
             return self.sample(2 * count, rng)
@@ -380,7 +399,7 @@ class PairSearch:
             engine=self._engine,
             settings=self.settings.screen,
         )
-        joined = np.unique(np.concatenate([codes, self.recent]))
+        joined = distinct(np.concatenate([codes, self.recent]))
         is_full = joined.size > self.settings.n_recent
         self.recent = codes[: self.settings.n_recent] if is_full else joined
         return codes, retained

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy.optimize import linprog
 
+from isoproj.numerics.arrays import distinct
 from isoproj.numerics.spectral import Array, Indices, orthonormal, top_eigenpairs
 from isoproj.numerics.threads import n_threads, single_blas_thread, threaded_list
 from isoproj.pairs.directions import normalised
@@ -34,7 +35,6 @@ from isoproj.solvers.api import (
     Weights,
 )
 from isoproj.solvers.growing_hull import GrowingHull, Scan, Tree, nearest
-from isoproj.solvers.relaxation.matrices import moment_of
 from isoproj.solvers.settings import HullSettings
 
 __all__ = ["PHASE", "Found", "hull_search", "improved"]
@@ -342,7 +342,7 @@ class _Hunt:
         """Yield subspaces to start from."""
         n_dims, d = basis.shape[0], basis.shape[1] + 1
         yield np.eye(n_dims, d)
-        moment = moment_of(self.pool.search.directions(dual.pairs), dual.weights)
+        moment = self.pool.search.moment(dual.pairs, dual.weights)
         yield top_eigenpairs(moment, d)[1]
         left = np.eye(n_dims) - basis @ basis.T
         rest = top_eigenpairs(left @ moment @ left, 1)[1]
@@ -509,7 +509,7 @@ class _Hunt:
 def _corners(found: Found) -> Indices:
     """Return the rows of the pool that are corners of the hull."""
     assert found.facets is not None
-    return found.chosen[np.unique(found.facets.corners % found.chosen.size)]
+    return found.chosen[distinct(found.facets.corners % found.chosen.size)]
 
 
 def _best_rotation(

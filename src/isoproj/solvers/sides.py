@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from isoproj.numerics.arrays import distinct
 from isoproj.numerics.spectral import (
     Array,
     Indices,
@@ -28,7 +29,6 @@ from isoproj.solvers.descent.anneal import Pace, Review, anneal, polish
 from isoproj.solvers.descent.grassmann import random_starts
 from isoproj.solvers.descent.merit import Merit, Worst
 from isoproj.solvers.descent.working_set import WorkingSet, leading
-from isoproj.solvers.relaxation.matrices import moment_of
 from isoproj.solvers.relaxation.multipliers import Multipliers
 from isoproj.solvers.relaxation.path import solve_relaxation
 from isoproj.solvers.relaxation.problem import LargestFloor, Relaxation
@@ -159,7 +159,7 @@ class Bounds:
         Then the relaxation's optimum is a projection, and the basis is that one up to
         the solver's tolerance.
         """
-        moment = moment_of(search.directions(self.codes), self.weights)
+        moment = search.moment(self.codes, self.weights)
         values, _ = top_eigenpairs(moment, k + 1)
         return bool(values[k - 1] - values[k] > 2.0 * tol * values[k - 1])
 
@@ -240,7 +240,7 @@ class Sides:
         """See a basis with its weakest pairs, and the bound of uniform weights."""
         bounds, search = self.bounds, self.problem.search
         bounds.see(basis, 1.0 - float(weakest.retained[0]))
-        moment = moment_of(search.directions(bounds.codes), bounds.weights)
+        moment = search.moment(bounds.codes, bounds.weights)
         bounds.lower = max(0.0, 1.0 - top_eigenvalue_sum(moment, self.k))
         bounds.tell(bounds.codes.size)
 
@@ -423,7 +423,7 @@ class Sides:
             sample = search.sample(batch // 2, rng)
             # The bad pairs of one basis alone would mislead the hot stages, whose
             # smoothed maximum is close to an average over all pairs.
-            first = np.unique(np.concatenate([codes, lowest, sample]))
+            first = distinct(np.concatenate([codes, lowest, sample]))
         return self.working_set(search, first)
 
     def working_set(self, search: PairSearch, codes: Indices) -> WorkingSet:

@@ -39,13 +39,11 @@ import numpy as np
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.threads import n_threads, threaded_list
 from isoproj.pairs.directions import Secants
-from isoproj.pairs.moments import ListedPairsDual
 from isoproj.pairs.oracle import PairSearch
 from isoproj.solvers.descent.objectives import Real
 from isoproj.solvers.relaxation.matrices import (
     central_occupations,
     congruence,
-    moment_of,
     nearest_occupations,
     spectral,
     symmetric,
@@ -58,8 +56,6 @@ __all__ = ["Multipliers"]
 
 # Pairs whose directions are multiplied at once.
 _CHUNK = 2048
-# Pairs per point from which on a moment costs less by points.
-_PAIRS_PER_POINT = 4
 # Weights below this share of the largest do not enter a moment.
 _NEGLIGIBLE = 1e-8
 # Occupations below this are none.
@@ -128,7 +124,7 @@ class Multipliers:
         """Start from the principal directions of random pairs, softly filled."""
         rng = np.random.default_rng(0)
         sampled = search.sample(settings.n_sampled, rng)
-        moment = _moment(search, sampled, np.full(sampled.size, 1.0 / sampled.size))
+        moment = search.moment(sampled, np.full(sampled.size, 1.0 / sampled.size))
         energies, vectors = np.linalg.eigh(moment)
         width = min(len(energies), settings.most_columns(k))
         filled = central_occupations(energies[-width:], k, settings.first_barrier)[0]
@@ -156,7 +152,7 @@ class Multipliers:
             spare=settings.first_spare,
             price=settings.first_price,
         )
-        moment = goal.objective + _moment(search, anchor.codes, anchor.weights)
+        moment = goal.objective + search.moment(anchor.codes, anchor.weights)
         state._enlarge(moment, float(np.linalg.eigvalsh(moment)[-k]))
         return state
 
@@ -242,9 +238,9 @@ class Multipliers:
         floor = 0.0
         if self.goal is None:
             own /= own.sum()
-            moment = _moment(self.search, codes, own)
+            moment = self.search.moment(codes, own)
         else:
-            moment = self.goal.objective + _moment(self.search, codes, own)
+            moment = self.goal.objective + self.search.moment(codes, own)
             floor = self.goal.floor * float(own.sum())
         energies = np.linalg.eigvalsh(moment)
         self._enlarge(moment, float(energies[-self.k]))
@@ -297,20 +293,6 @@ class Multipliers:
         total = float(values.sum()) + spare
         self.codes, self.weights = codes[order], values[order] / total
         self.spare = spare / total
-
-
-def _moment(search: PairSearch, codes: Indices, weights: Array) -> Array:
-    """Return ``M(w)``: by points where they are few, else some pairs at a time."""
-    n_dims = search.points.n_dims
-    points, ends = np.unique(search.decode(codes), return_inverse=True)
-    if _PAIRS_PER_POINT * points.size <= codes.size:
-        rows, pairs = search.coordinates[points], ends.reshape(-1, 2)
-        return ListedPairsDual(rows, pairs, n_dims).moment(weights)
-    moment = np.zeros((n_dims, n_dims))
-    for start in range(0, codes.size, _CHUNK):
-        chunk = slice(start, start + _CHUNK)
-        moment += moment_of(search.directions(codes[chunk]), weights[chunk])
-    return moment
 
 
 @dataclass(frozen=True, slots=True, eq=False)

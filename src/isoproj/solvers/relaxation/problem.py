@@ -30,7 +30,6 @@ from isoproj.solvers.relaxation.iterate import Iterate
 from isoproj.solvers.relaxation.matrices import (
     central_occupations,
     congruence,
-    moment_of,
     quadratic,
     soft_minimum,
     spectral,
@@ -198,7 +197,7 @@ class LargestFloor(Programme):
             weights = np.full(codes.size, 1.0 / codes.size)
         else:
             codes, weights = warm.codes, warm.weights
-        moment = moment_of(search.directions(codes), weights)
+        moment = search.moment(codes, weights)
         dimension = moment.shape[0]
         if dimension <= settings.full_dimension:
             return moment, np.eye(dimension)
@@ -332,7 +331,7 @@ class MostKept(Programme):
     ) -> tuple[Array, Array]:
         """Return a subspace that holds the anchor, and the first dual matrix."""
         anchor = self.anchor
-        moment = moment_of(search.directions(anchor.codes), anchor.weights)
+        moment = search.moment(anchor.codes, anchor.weights)
         moment += self.objective
         dimension = len(moment)
         if dimension <= settings.full_dimension:
