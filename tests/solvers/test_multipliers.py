@@ -60,7 +60,8 @@ def test_projected_gradients_end_at_a_minimum():
     secants = Secants(cloud(4, 12, 5), every_pair(12))
     smoothed = _Smoothed(secants.explicit(), 2, 0.05, np.full(66, 1.0 / 66))
     settings = MultiplierSettings(steps=500, tolerance=1e-9)
-    found, _ = smoothed.minimise(0.4 * np.eye(5), 1.0, settings)
+    found, _, is_near = smoothed.minimise(0.4 * np.eye(5), 1.0, settings)
+    assert is_near
     occupied = np.linalg.eigvalsh(found.matrix)
     assert_allclose(occupied.sum(), 2.0)
     assert occupied.min() >= -1e-12
@@ -68,6 +69,41 @@ def test_projected_gradients_end_at_a_minimum():
     # No matrix of the fantope has more of the moment: the gradient points outside.
     most = np.linalg.eigvalsh(found.moment)[-2:].sum()
     assert np.vdot(found.moment, found.matrix) == pytest.approx(most, rel=1e-3)
+
+
+def begun(rows, k, settings):
+    search = PairSearch(*prepare_pairs(rows, rotate=True))
+    codes = search.sample(search.n_pairs, np.random.default_rng(0))
+    return Multipliers.begin(search, k, codes, settings)
+
+
+def low_rank(seed, n_points, n_dims, rank):
+    rng = np.random.default_rng(seed)
+    signal = rng.standard_normal((n_points, rank)) @ rng.standard_normal((rank, n_dims))
+    return signal + 0.05 * rng.standard_normal((n_points, n_dims))
+
+
+@pytest.mark.parametrize("k", [4, 8])
+def test_a_steep_spectrum_is_bounded_as_well(k):
+    # What pairs lose lies in directions far weaker than the k-th of the moment.
+    state = begun(low_rank(1, 60, 60, 4), k, MultiplierSettings(spare_columns=30))
+    found = [state.round(0.01) for _ in range(12)]
+    relaxed = min(each.relaxed for each in found)
+    lower = max(each.lower for each in found)
+    assert 0.0 < lower <= relaxed <= 1.05 * lower
+
+
+def test_weights_far_from_the_minimum_are_not_taken():
+    rows = low_rank(1, 30, 40, 3)
+    state = begun(rows, 6, MultiplierSettings(steps=1, smoothing=1e-4))
+    before, heat = state.weights.copy(), state._heat
+    state.round(0.01)
+    assert_allclose(state.weights, before)
+    assert state._heat > heat
+    state = begun(rows, 6, MultiplierSettings(steps=500, smoothing=0.5))
+    state.round(0.1)
+    assert abs(state.weights - before).max() > 0.1 * before.max()
+    assert state._heat == heat
 
 
 def test_more_steps_never_end_higher():

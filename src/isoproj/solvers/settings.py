@@ -338,8 +338,11 @@ class MultiplierSettings:
         Smoothing of the maximum, as a share of the losses that matter; that of the
         first round, and the factor by which it falls from then on. Weights spread over
         the tight pairs soonest while smoothing is large.
-    capped_smoothing : float
-        Smoothing under a cap, where the first matrix is near the optimum already.
+    capped_smoothing, capped_steps : float, int
+        Smoothing and steps under a cap, where the first matrix is near the optimum
+        already.
+    heating : float
+        Factor by which smoothing rises after a round that ended far from its minimum.
     steps : int
         Most steps of a round.
     memory : int
@@ -357,8 +360,6 @@ class MultiplierSettings:
         Least weight of a working pair, in mean weights.
     spare_columns, spare_share : int, float
         Dimensions beyond ``k`` of the subspace, at most, and as a share of ``k``.
-    leading : float
-        Directions outside enter from this share of the k-th eigenvalue on.
     n_sampled : int
         Random pairs whose moment gives the first matrix.
     first_barrier : float
@@ -381,7 +382,9 @@ class MultiplierSettings:
     first_smoothing: float = 0.04
     cooling: float = 0.5
     capped_smoothing: float = 0.02
-    steps: int = 40
+    capped_steps: int = 40
+    heating: float = 4.0
+    steps: int = 100
     memory: int = 8
     tolerance: float = 1e-4
     single: float = 3e-5
@@ -391,7 +394,6 @@ class MultiplierSettings:
     least_weight: float = 1e-4
     spare_columns: int = 100
     spare_share: float = 1.0
-    leading: float = 0.3
     n_sampled: int = 4_000
     first_barrier: float = 1e-3
     patience: int = 3
@@ -409,7 +411,12 @@ class MultiplierSettings:
 
     def capped(self) -> MultiplierSettings:
         """Return figures for an objective under a cap."""
-        return replace(self, smoothing=self.capped_smoothing, first_smoothing=0.0)
+        return replace(
+            self,
+            smoothing=self.capped_smoothing,
+            first_smoothing=0.0,
+            steps=self.capped_steps,
+        )
 
     def most_columns(self, k: int) -> int:
         """Return the most dimensions that the subspace may have."""

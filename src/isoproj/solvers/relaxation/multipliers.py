@@ -7,7 +7,8 @@ The smoothed worst loss of a matrix ``P`` of the fantope ::
 is convex and smooth, and its gradient is ``-M(w)`` for weights ``w_l`` that are dual
 weights. They become the next ``u``: this is the exponential method of multipliers, a
 proximal point method on the dual that converges for any fixed ``mu`` as the inner
-problems are solved (Tseng and Bertsekas, 1993), so ``mu`` need not go to zero.
+problems are solved (Tseng and Bertsekas, 1993), so ``mu`` need not go to zero. A round
+that ends far from its minimum is made again with a larger ``mu``.
 
 The inner problems are solved by spectral projected gradients (Birgin, Martinez and
 Raydan, 2000): steps of the length of Barzilai and Borwein, projected onto the fantope,
@@ -110,6 +111,7 @@ class Multipliers:
     best: Relaxation | None = None
     n_rounds: int = 0
     _step: float = 1.0
+    _heat: float = 1.0
     _bounds: deque[float] = field(init=False)
     _is_idle: bool = False
 
@@ -153,7 +155,7 @@ class Multipliers:
             price=settings.first_price,
         )
         moment = goal.objective + search.moment(anchor.codes, anchor.weights)
-        state._enlarge(moment, float(np.linalg.eigvalsh(moment)[-k]))
+        state._enlarge(moment)
         return state
 
     @property
@@ -191,8 +193,8 @@ class Multipliers:
         ``scale`` is the size of losses that matter; smoothing is a share of it.
         """
         settings, search = self.settings, self.search
-        smoothing = scale * settings.smoothing_at(self.n_rounds)
-        found = self._minimised(smoothing)
+        smoothing = scale * self._heat * settings.smoothing_at(self.n_rounds)
+        found, is_near = self._minimised(smoothing)
         self.occupations, turn = np.linalg.eigh(found.matrix)
         self.occupations = nearest_occupations(self.occupations, self.k)
         self.space = self.space @ turn
@@ -205,12 +207,16 @@ class Multipliers:
         relaxation = self._bounded(found.weights, factor, value)
         self._keep(relaxation)
         fresh = weakest.codes[~np.isin(weakest.codes, self.codes)][: settings.batch]
-        self._take_in(fresh, found.weights)
+        # Weights of a round that ended far from its minimum would lead astray: it is
+        # made again, smoother.
+        self._take_in(fresh, found.weights if is_near else self.weights)
+        heated = self._heat * settings.heating
+        self._heat = max(1.0, self._heat / 2.0) if is_near else heated
         self.n_rounds += 1
         return relaxation
 
-    def _minimised(self, smoothing: float) -> _State:
-        """Return the minimum of the smoothed problem, to the accuracy of a round."""
+    def _minimised(self, smoothing: float) -> tuple[_State, bool]:
+        """Return the lowest state of a round, and whether it is near the minimum."""
         secants = Secants(self.search.coordinates, self.search.decode(self.codes))
         dtype = np.float32 if smoothing > self.settings.single else np.float64
         rows = secants.astype(dtype).images(self.space.astype(dtype))
@@ -228,8 +234,8 @@ class Multipliers:
             self.price,
         )
         matrix = np.diag(self.occupations)
-        found, self._step = inner.minimise(matrix, self._step, self.settings)
-        return found
+        found, self._step, is_near = inner.minimise(matrix, self._step, self.settings)
+        return found, is_near
 
     def _bounded(self, weights: Array, factor: Array, value: float) -> Relaxation:
         """Return the bound of some weights; take in directions that matter to them."""
@@ -243,7 +249,7 @@ class Multipliers:
             moment = self.goal.objective + self.search.moment(codes, own)
             floor = self.goal.floor * float(own.sum())
         energies = np.linalg.eigvalsh(moment)
-        self._enlarge(moment, float(energies[-self.k]))
+        self._enlarge(moment)
         upper = float(energies[-self.k :].sum()) - floor
         return Relaxation(codes, own, factor, upper, value, is_closed=False)
 
@@ -256,19 +262,21 @@ class Multipliers:
             best = replace(best, factor=found.factor, value=found.value)
         self.best = best
 
-    def _enlarge(self, moment: Array, level: float) -> None:
-        """Replace empty columns by the directions outside that matter most."""
+    def _enlarge(self, moment: Array) -> None:
+        """Replace empty columns by the directions outside that matter most.
+
+        Weak ones are worth their column too: where the spectrum falls steeply, what
+        pairs lose lies there alone.
+        """
         n_dims, width = self.space.shape
         if width == n_dims:
             return
         is_filled = self.occupations > _EMPTY
         filled = self.space[:, is_filled]
         outside = np.linalg.qr(filled, mode="complete")[0][:, filled.shape[1] :]
-        energies, turn = np.linalg.eigh(outside.T @ moment @ outside)
-        room = self.settings.most_columns(self.k) - filled.shape[1]
-        matters = energies > self.settings.leading * level
-        matters[: max(0, energies.size - max(room, 0))] = False
-        fresh = outside @ turn[:, matters]
+        turn = np.linalg.eigh(outside.T @ moment @ outside)[1]
+        room = max(0, self.settings.most_columns(self.k) - filled.shape[1])
+        fresh = outside @ turn[:, max(0, turn.shape[1] - room) :]
         self.space = np.hstack([filled, fresh])
         self.occupations = np.append(
             self.occupations[is_filled], np.zeros(fresh.shape[1])
@@ -367,8 +375,11 @@ class _Smoothed:
 
     def minimise(
         self, matrix: Array, step: float, settings: MultiplierSettings
-    ) -> tuple[_State, float]:
-        """Return the state after projected gradients, and the next step's length."""
+    ) -> tuple[_State, float, bool]:
+        """Return the lowest state, the next step's length, and whether it is near.
+
+        It is near the minimum if no move at all promises more than the smoothing.
+        """
         state = best = self.at(matrix)
         values = deque([state.value], maxlen=settings.memory)
         for _ in range(settings.steps):
@@ -388,7 +399,9 @@ class _Smoothed:
             state = moved
             values.append(state.value)
             best = min(best, state, key=lambda each: each.value)
-        return best, step
+        most = float(np.linalg.eigvalsh(best.moment)[-self.k :].sum())
+        promised = most - trace_product(best.moment, best.matrix)
+        return best, step, promised <= self.price * self.smoothing
 
     def _projected(self, matrix: Array) -> Array:
         """Return the nearest matrix of the fantope."""
