@@ -15,9 +15,11 @@ from isoproj.pairs.oracle import PairSearch, SearchSettings
 from isoproj.pairs.rule import prepare_pairs
 from isoproj.proof.verify import check_claims
 from isoproj.solvers.api import Problem, Status
+from isoproj.solvers.descent.anneal import Review, polish
 from isoproj.solvers.descent.grassmann import descend
 from isoproj.solvers.descent.objectives import Curve, losses, soft_maximum
 from isoproj.solvers.descent.sqp import finish, simplex_minimiser
+from isoproj.solvers.descent.working_set import WorkingSet
 from isoproj.solvers.minimax import minimax
 from isoproj.solvers.settings import DescentSettings
 
@@ -226,6 +228,42 @@ def test_the_finish_removes_what_smoothing_left():
         move = 1e-4 * rng.standard_normal(polished.shape)
         moved = np.linalg.qr(polished + move)[0]
         assert worst(secants, moved) > worst(secants, polished) - 1e-6
+
+
+class Restless:
+    """An incumbent that is never settled and asks for heat after every round."""
+
+    is_content = False
+
+    def __init__(self):
+        self.starts = []
+
+    def see(self, basis, distortion):
+        return False
+
+    def tell(self, n_working):
+        pass
+
+    def review(self, basis, excess, distortion, merit):
+        self.starts.append(basis)
+        return Review(False, basis, merit, is_reheated=True)
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_nothing_is_searched_after_the_last_round_of_polishing(rounds):
+    search = PairSearch(*prepare_pairs(ROWS, rotate=True))
+    known = WorkingSet(search, search.sample(search.n_pairs, np.random.default_rng(0)))
+    restless, basis = Restless(), random_basis(3, search.n_dims, 4)
+    last = polish(
+        known,
+        basis,
+        restless,
+        rounds=rounds,
+        temperature=0.01,
+        settings=DescentSettings(),
+    )
+    assert len(restless.starts) == rounds
+    assert last is restless.starts[-1]
 
 
 def test_a_programme_without_room_for_all_tight_pairs_is_tried_only_where_allowed():

@@ -158,7 +158,7 @@ def polish(
     """Polish a basis; return the last one if rounds ran out before it settled."""
     merit = Worst() if merit is None else merit
     programmes = settings.programmes if basis.size <= settings.small_basis else 1
-    for _ in range(rounds):
+    for left in reversed(range(rounds)):
         moved = finish(
             known.secants, basis, merit=merit, max_iter=programmes, settings=settings
         )
@@ -168,7 +168,8 @@ def polish(
         if review.is_settled:
             return None
         merit, basis = review.merit, review.start
-        if review.is_reheated:
+        # After the last round nothing would look at what this finds.
+        if review.is_reheated and left:
             basis = descend(
                 known.secants, basis, temperature, merit=merit, settings=settings
             )
