@@ -123,7 +123,8 @@ def guaranteed(
     """
     settings = Settings() if settings is None else settings
     if problem.tol >= COARSE:
-        settings = replace(settings, cap=settings.cap.coarse())
+        descent = replace(settings.descent, is_partial=False)
+        settings = replace(settings, cap=settings.cap.coarse(), descent=descent)
     search, k, objective = problem.search, problem.k, problem.objective
     assert k is not None
     assert objective is not None
