@@ -110,6 +110,12 @@ def test_sparse_rows_give_the_same_map_quality(estimator):
     dense = clone(estimator).fit(rows)
     sparse = clone(estimator).fit(scipy.sparse.csr_array(rows))
     assert sparse.components_.shape == dense.components_.shape
+    if getattr(estimator, "rounding", "") in ("randomized", "binned"):
+        # Draws among eigenvectors are others in another basis of the same span; the
+        # matrix that is rounded is the same.
+        np.testing.assert_allclose(sparse.relaxed_, dense.relaxed_, rtol=1e-3)
+        np.testing.assert_allclose(sparse.lower_bound_, dense.lower_bound_, rtol=1e-3)
+        return
     # Iterative methods amplify the rounding of another basis of the same span.
     assert abs(sparse.distortion_ - dense.distortion_) < 0.02
 
