@@ -48,6 +48,21 @@ def test_the_weakest_pairs_are_those_of_brute_force(settings, atol, memory_limit
     assert_allclose(found.retained, measured, atol=atol)
 
 
+@pytest.mark.parametrize("most", [10, 20_000])
+@pytest.mark.parametrize("memory_limit", [2e9, 0.0])
+def test_no_pair_up_to_the_level_of_a_search_is_left_out(memory_limit, most):
+    rows = cloud(0, 60, 8)
+    search = searched(rows, memory_limit=memory_limit, settings=SMALL_BLOCKS)
+    factor = cloud(1, search.points.n_dims, 3)
+    exact = retained_by_hand(search.coordinates, factor, every_pair(60))
+    asked = float(np.sort(exact)[40])
+    found = search.weakest(factor, asked, most=most)
+    assert found.level <= asked
+    assert np.count_nonzero(exact < found.level - 1e-9) <= found.codes.size
+    if most > 40 and not search.is_slow:
+        assert found.level == asked
+
+
 @precision
 def test_the_weakest_pair_comes_even_if_none_is_weak_enough(settings, atol):
     search = searched(cloud(2, 40, 5), settings=settings)

@@ -2,15 +2,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from geometry import cloud, every_pair, random_basis
+from geometry import cloud, random_basis
 from numpy.testing import assert_allclose
 
-from isoproj.pairs.directions import Secants
 from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.rule import prepare_pairs
+from isoproj.pairs.smoothed import SmoothedWorst
 from isoproj.solvers.descent.anneal import Pace, anneal
 from isoproj.solvers.descent.merit import Capped, Worst
-from isoproj.solvers.descent.objectives import losses, soft_maximum
+from isoproj.solvers.descent.objectives import soft_maximum
+from isoproj.solvers.descent.working_set import WorkingSet
 from isoproj.solvers.settings import DescentSettings, Ladder, Settings
 
 MERITS = [Worst(), Capped(cap=0.4, price=0.3, n_further=2)]
@@ -64,19 +65,14 @@ class Watched:
         self.told += 1
 
 
-class EveryPair:
-    """A working set that holds all pairs already."""
-
-    def __init__(self, rows):
-        self.secants, self.size = Secants(rows, every_pair(len(rows))), 0
-        self.search = PairSearch(*prepare_pairs(rows, rotate=True))
-
-    def grow(self, basis, slack, *, cap):
-        return 0.0, float(losses(self.secants.images(basis)).max())
+def known_pairs(rows, count=10**6):
+    """Return a working set of all pairs, or of some random ones."""
+    search = PairSearch(*prepare_pairs(rows, rotate=True))
+    return WorkingSet(search, search.sample(count, np.random.default_rng(0)))
 
 
 def test_annealing_ends_as_soon_as_the_incumbent_is_content():
-    known, start = EveryPair(cloud(0, 12, 6)), random_basis(1, 6, 2)
+    known, start = known_pairs(cloud(0, 12, 6)), random_basis(1, 6, 2)
     ladder = Ladder(temperatures=(0.05, 0.01, 0.002), tries=1)
     settings = Settings().descent
     patient = Watched(enough=0.0)
@@ -85,6 +81,44 @@ def test_annealing_ends_as_soon_as_the_incumbent_is_content():
     content = Watched(enough=1.0)
     anneal(known, start, ladder, content, settings=settings)
     assert content.told == 1
+
+
+def test_few_pairs_within_reach_are_all_added():
+    known, basis = known_pairs(cloud(0, 40, 6), 20), random_basis(1, 6, 2)
+    lost = known_pairs(cloud(0, 40, 6)).losses(basis)
+    worst = known.losses(basis).max()
+    within = np.count_nonzero(lost > worst - 0.2)
+    assert 20 < within < lost.size
+    known.grow(basis, 1e-3, reach=0.2, few=within - 1)
+    assert known.around is None
+    assert np.count_nonzero(known.losses(basis) > worst - 0.2) < within
+    known.grow(basis, 1e-3, reach=lost.max() - worst + 0.2, few=within)
+    assert known.around is basis
+    assert np.count_nonzero(known.losses(basis) > worst - 0.2) == within
+
+
+def test_cold_stages_see_the_pairs_within_reach_alone(monkeypatch):
+    seen = []
+    whole = SmoothedWorst.__call__
+
+    def watched(self, factor, temperature):
+        seen.append(temperature)
+        return whole(self, factor, temperature)
+
+    monkeypatch.setattr(SmoothedWorst, "__call__", watched)
+    rows = cloud(0, 200, 6) * 2.0 ** -np.arange(6)
+    ladder = Ladder(temperatures=(0.05, 0.02, 0.005, 0.001), tries=2)
+    ends = []
+    for listed in (1, 10**6):
+        settings = DescentSettings(listed=listed, few_pairs=100)
+        known, watch = known_pairs(rows, 500), Watched(enough=0.0)
+        anneal(known, np.eye(6, 2), ladder, watch, settings=settings)
+        ends.append((watch.seen[-1], min(seen)))
+        seen.clear()
+    (some, coldest), (every, coldest_of_all) = ends
+    assert coldest > coldest_of_all == 0.001
+    # Where nothing was overlooked, both minimise the same function.
+    assert some == pytest.approx(every, abs=0.01)
 
 
 def test_a_search_that_lags_is_given_up_and_one_that_leads_is_not():
@@ -99,7 +133,7 @@ def test_a_search_that_lags_is_given_up_and_one_that_leads_is_not():
 
 
 def test_annealing_ends_where_the_search_falls_behind():
-    known, start = EveryPair(cloud(0, 12, 6)), random_basis(1, 6, 2)
+    known, start = known_pairs(cloud(0, 12, 6)), random_basis(1, 6, 2)
     ladder = Ladder(temperatures=(0.05, 0.01, 0.002), tries=1)
     watched, pace = Watched(enough=0.0), Pace(best=(1.0, 1e-6), lags=(0.05, 0.02))
     anneal(known, start, ladder, watched, pace=pace, settings=Settings().descent)

@@ -91,10 +91,14 @@ _USUAL = SearchSettings()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weakest:
-    """The pairs that a map keeps least of, least first; codes ``i * n_points + j``."""
+    """The pairs that a map keeps least of, least first; codes ``i * n_points + j``.
+
+    ``level`` is the share up to which all pairs are there.
+    """
 
     codes: Indices
     retained: Array
+    level: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -207,10 +211,24 @@ class PairSearch:
         chosen = None
         if self.is_sampled:
             order = np.random.default_rng(0).permutation(self.points.n_points)
-            entries = self.settings.sampled_entries
-            count = min(self.settings.most_smoothed, entries // self.n_dims)
-            chosen = np.sort(order[: max(count, _TINY)])
+            chosen = np.sort(order[: self._n_sampled_points])
         return SmoothedWorst(self.points, self.pairs, chosen)
+
+    @property
+    def n_smoothed(self) -> int:
+        """Number of pairs that ``smoothed`` sees, about."""
+        if self._around is not None:
+            return self._around.n_smoothed
+        if not self.is_sampled:
+            return self.n_pairs
+        return min(self.n_pairs, self._n_sampled_points**2 // 2)
+
+    @property
+    def _n_sampled_points(self) -> int:
+        """Number of points in the sample that stands for more."""
+        entries = self.settings.sampled_entries
+        count = min(self.settings.most_smoothed, entries // self.n_dims)
+        return max(count, _TINY)
 
     def decode(self, codes: Indices) -> Indices:
         """Return point numbers, shape (m, 2), of pair codes."""
@@ -315,9 +333,11 @@ class PairSearch:
         if retained.size > most:
             keep = np.argpartition(retained, most)[:most]
             codes, retained = codes[keep], retained[keep]
+        if retained.size >= most or self.is_slow:
+            level = min(level, float(np.fmax.reduce(retained)))
         order = np.lexsort((codes, retained))
         is_weak = retained[order] <= max(level, float(np.fmin.reduce(retained)))
-        return Weakest(codes[order][is_weak], retained[order][is_weak])
+        return Weakest(codes[order][is_weak], retained[order][is_weak], level)
 
     def lowest(self, factor: Array, count: int) -> Weakest:
         """Return about ``count`` of the pairs that a map keeps least of.

@@ -109,6 +109,10 @@ class DescentSettings:
         below the worst.
     attempts : int
         Stages at one temperature until none overlooked a row that sat out.
+    listed : int
+        A stage sees only the pairs within reach where all pairs, those of a sample
+        where points are many, are more by this factor times ``k``. Then these are
+        cheaper, although they are visited one by one.
     band, coarse_band, band_share : float
         Losses this close to the worst enter a quadratic programme, where ``tol`` is
         fine and where it is not; at most this share of the worst.
@@ -173,7 +177,7 @@ class DescentSettings:
     batch: tuple[int, int, int] = (2_000, 4_000, 20_000)
     batch_sampled: int = 20_000
     hot: float = 0.002
-    single: float = 0.0005
+    single: float = 0.00005
     steps: int = 100
     loose_steps: int = 40
     tolerance: float = 0.002
@@ -181,6 +185,7 @@ class DescentSettings:
     reach: float = 20.0
     margin: float = 0.02
     attempts: int = 3
+    listed: int = 8
     band: float = 0.005
     coarse_band: float = 0.003
     band_share: float = 0.1
@@ -208,6 +213,16 @@ class DescentSettings:
         if search.n_pairs <= self.few_pairs or not search.has_smoothed:
             return math.inf
         return self.coldest_sampled if search.is_sampled else self.coldest
+
+    def reaches(self, temperature: float) -> float:
+        """Return how far below the worst loss a pair matters at a temperature."""
+        return self.reach * temperature + self.margin
+
+    def few(self, search: PairSearch, k: int) -> int:
+        """Return how many pairs are cheaper than all pairs at once."""
+        if search.is_slow or not search.has_smoothed:
+            return 0
+        return min(self.largest_set, search.n_smoothed // (self.listed * k))
 
     def coarse(self) -> DescentSettings:
         """Return figures for a search that need not find the last digits."""

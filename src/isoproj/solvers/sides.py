@@ -269,6 +269,10 @@ class Sides:
         """Search on from the best basis, at the lowest temperatures."""
         descent = self.settings.descent.at(self.bounds.distortion)
         ladder = descent.ladder.last(descent.cold_stages)
+        few = descent.few(known.search, self.k)
+        if few:
+            reach = descent.reaches(ladder.temperatures[0])
+            known.grow(self.bounds.basis, descent.near, reach=reach, few=few)
         anneal(known, self.bounds.basis, ladder, self.bounds, settings=descent)
 
     def bounded(self, basis: Array, rounds: int | None = None) -> Relaxation:

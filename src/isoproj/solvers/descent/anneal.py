@@ -98,16 +98,21 @@ def anneal(
 ) -> Array:
     """Cool down, growing the set at each temperature; return the last basis.
 
-    Where their number allows that, all but the coldest stages see all pairs at once: a
-    working set misses those that matter after the next move.
+    A stage sees all pairs at once where their number allows that: a working set misses
+    those that matter after the next move. Once few pairs are within reach of the worst,
+    these are in the set, and the colder stages see only them.
     """
     merit = Worst() if merit is None else merit
-    worst = math.inf
-    for temperature in ladder.temperatures:
+    search, worst = known.search, math.inf
+    is_listed = known.around is basis
+    few = settings.few(search, basis.shape[1])
+    following = (*ladder.temperatures[1:], 0.0)
+    for temperature, colder in zip(ladder.temperatures, following, strict=True):
         slack = 2.0 * temperature + settings.near
-        is_seeing = temperature >= settings.coldest_of(known.search)
-        sees_all = is_seeing and not known.search.is_sampled
+        reach = settings.reaches(colder)
         for _ in range(ladder.tries):
+            is_cold = is_listed or temperature < settings.coldest_of(search)
+            is_seeing, sees_all = not is_cold, not (is_cold or search.is_sampled)
             if is_seeing:
                 stage = Stage.of(temperature, settings, is_loose=ladder.is_loose)
                 moved = _seeing(known, basis, merit, stage)
@@ -120,13 +125,16 @@ def anneal(
                     is_loose=ladder.is_loose,
                     settings=settings,
                 )
-            excess, overall = known.grow(moved, slack, cap=merit.cap)
+            excess, overall = known.grow(
+                moved, slack, cap=merit.cap, reach=reach, few=few
+            )
             incumbent.see(moved, overall)
             is_seen = sees_all or excess < ladder.patience * temperature
             # Blind to the pairs just added, a cold move may be a step back.
             is_careful = is_seeing or temperature <= ladder.careful_below
             if is_seen or overall < worst or not is_careful:
                 basis, worst = moved, overall
+                is_listed = known.around is not None
             incumbent.tell(known.size)
             if incumbent.is_content:
                 return basis

@@ -230,7 +230,7 @@ def _descended(
     value = smoothed(merit, values, temperature)[0]
     values = merit.values(values)
     moved = _shaken(start, 0.1 * temperature)
-    reach = settings.reach * temperature + settings.margin
+    reach = settings.reaches(temperature)
     kept = values[:count] > values.max() - reach
     best = start
     for attempt in range(settings.attempts):

@@ -40,6 +40,8 @@ class WorkingSet:
     batch: int = 2_000
     limit: int = 40_000
     secants: Secants = field(init=False)
+    # The basis of the last search if that added all pairs within reach of the worst.
+    around: Array | None = None
 
     def __post_init__(self) -> None:
         pairs = self.search.decode(self.codes)
@@ -60,7 +62,13 @@ class WorkingSet:
         return losses(self.secants.images(basis))[: self.codes.size]
 
     def grow(
-        self, basis: Array, slack: float, *, cap: float = math.inf
+        self,
+        basis: Array,
+        slack: float,
+        *,
+        cap: float = math.inf,
+        reach: float = 0.0,
+        few: int = 0,
     ) -> tuple[float, float]:
         """Add the pairs that lose more than the worst one known, less ``slack``.
 
@@ -72,6 +80,8 @@ class WorkingSet:
             How far below the worst loss, or the cap, pairs are of interest.
         cap : float
             Pairs near this loss are wanted too, should the worst be above it.
+        reach, few : float, int
+            How far below it all pairs are added if there are at most so many.
 
         Returns
         -------
@@ -82,11 +92,18 @@ class WorkingSet:
         """
         known = self.losses(basis)
         worst = float(known.max())
-        level = 1.0 - min(worst, cap) + slack
-        found = self.search.weakest(basis, level, most=8 * self.batch)
+        level = 1.0 - min(worst, cap)
+        wanted = level + (max(slack, reach) if few else slack)
+        found = self.search.weakest(basis, wanted, most=8 * self.batch)
         overall = max(worst, 1.0 - float(found.retained[0]))
-        fresh = ~np.isin(found.codes, self.codes)
-        codes = spread(found.codes[fresh], self.search.points.n_points, self.batch)
+        is_new = ~np.isin(found.codes, self.codes)
+        is_listed = found.level >= wanted and found.codes.size <= min(few, self.limit)
+        self.around = basis if is_listed else None
+        if not is_listed:
+            is_new &= found.retained <= max(level + slack, float(found.retained[0]))
+        codes = found.codes[is_new]
+        if not is_listed:
+            codes = spread(codes, self.search.points.n_points, self.batch)
         if codes.size:
             kept = np.arange(self.codes.size)
             if kept.size + codes.size > self.limit:
