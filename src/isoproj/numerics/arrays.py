@@ -370,9 +370,9 @@ def check_memory_limit(limit: object) -> None:
         raise ValueError(msg)
 
 
-def distinct(numbers: Indices) -> Indices:
+def distinct(*numbers: Indices) -> Indices:
     """Return the distinct numbers in order; ten times faster than ``numpy.unique``."""
-    ordered = np.sort(numbers, axis=None)
+    ordered = np.sort(np.concatenate([some.ravel() for some in numbers]))
     is_first = np.ones(ordered.size, dtype=bool)
     np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
     return ordered[is_first]

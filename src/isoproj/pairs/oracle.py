@@ -419,7 +419,7 @@ class PairSearch:
             engine=self._engine,
             settings=self.settings.screen,
         )
-        joined = distinct(np.concatenate([codes, self.recent]))
+        joined = distinct(codes, self.recent)
         is_full = joined.size > self.settings.n_recent
         self.recent = codes[: self.settings.n_recent] if is_full else joined
         return codes, retained

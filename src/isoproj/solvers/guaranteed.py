@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from isoproj.numerics.arrays import distinct
 from isoproj.numerics.spectral import Array, orthonormal, top_eigenpairs
 from isoproj.numerics.threads import single_blas_thread
 from isoproj.pairs.oracle import PairSearch
@@ -303,7 +304,7 @@ class _Capped:
         batch = descent.batch_size(self.k)
         lowest = kept.search.lowest(principal, batch)
         root = _root(kept.objective)
-        known = WorkingSet(kept.search, np.unique(lowest.codes), root, batch)
+        known = WorkingSet(kept.search, distinct(lowest.codes), root, batch)
         rise = 1.0 - float(lowest.retained[0]) - kept.distortion
         most = float(np.vdot(principal, kept.objective @ principal))
         slope = (most - kept.kept) / max(rise, 1e-9)
@@ -415,7 +416,7 @@ class _Capped:
                 search.sample(batch // 2, rng),
             ]
         )
-        return WorkingSet(search, np.unique(codes), _root(kept.objective), batch)
+        return WorkingSet(search, distinct(codes), _root(kept.objective), batch)
 
     def _merit(self, kept: _Kept, known: WorkingSet) -> Capped:
         """Return the exact penalty: its price is below one over the multipliers."""

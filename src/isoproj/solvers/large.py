@@ -14,6 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
+from isoproj.numerics.arrays import distinct
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.rule import PairKind, PairSet
@@ -50,7 +51,7 @@ class Pool:
     ) -> Pool:
         """Return a pool of known and random pairs."""
         codes = search.sample(settings.n_random, rng)
-        return Pool(search, np.union1d(codes, known), settings)
+        return Pool(search, distinct(codes, known), settings)
 
     def inside(self) -> PairSearch:
         """Return a search of the pool alone, with the same codes."""
@@ -78,7 +79,7 @@ class Pool:
         found = self.search.weakest(factor, level, most=4 * most)
         fresh = found.codes[~np.isin(found.codes, self.codes)]
         chosen = spread(fresh, self.search.points.n_points, most)
-        self.codes = np.union1d(self.codes, chosen)
+        self.codes = distinct(self.codes, chosen)
         return max(distortion, 1.0 - float(found.retained[0]))
 
 

@@ -23,6 +23,7 @@ from functools import partial
 
 import numpy as np
 
+from isoproj.numerics.arrays import distinct
 from isoproj.numerics.spectral import Array, orthonormal
 from isoproj.numerics.threads import single_blas_thread
 from isoproj.solvers.api import Clock, Journal, Problem, Result, Status, Stopped
@@ -264,9 +265,7 @@ class _Nested:
             weighted = np.sort(separate[k].dual.pairs, axis=1)
             codes.append(search.encode(weighted))
         limit = descent.largest_set * len(ks)
-        return WorkingSet(
-            search, np.unique(np.concatenate(codes)), further, batch, limit
-        )
+        return WorkingSet(search, distinct(*codes), further, batch, limit)
 
     def _measure(
         self, flag: Flag, known: WorkingSet, basis: Array, slack: float

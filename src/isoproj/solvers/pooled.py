@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from isoproj.numerics.arrays import distinct
 from isoproj.numerics.container import Header, Tensors
 from isoproj.numerics.progress import Step
 from isoproj.numerics.spectral import (
@@ -73,7 +74,7 @@ def _begun(sides: Sides) -> _Pooled:
     given = None if problem.start is None else orthonormal(problem.start)
     start = sides.bounds.basis if given is None else given
     lowest = search.lowest(start, settings.most)
-    known = np.union1d(lowest.codes, sides.known())
+    known = distinct(lowest.codes, sides.known())
     pool = Pool.begin(search, known, sides.rng, settings)
     sides.first_bounds(start, lowest)
     working = sides.first_set(pool.inside(), start, sides.known()).codes
@@ -139,7 +140,7 @@ class _Pooled:
     def see(self, known: WorkingSet) -> None:
         """Keep the pairs that a search has found."""
         self.working = known.codes
-        self.pool.codes = np.union1d(self.pool.codes, known.codes)
+        self.pool.codes = distinct(self.pool.codes, known.codes)
 
     def told(self, number: int, is_last: bool) -> None:
         """Tell a round of the bound, and finish it."""
@@ -268,13 +269,13 @@ class _PooledLower:
             batch=min(settings.batch, few),
             spare_columns=state.pool.settings.spare_columns,
         )
-        codes = np.union1d(
+        codes = distinct(
             inside.lowest(basis, settings.batch // 2).codes,
             inside.sample(settings.batch // 4, np.random.default_rng(state.n_rounds)),
         )
         last = state.relaxation
         if last is not None:
-            codes = np.union1d(codes, last.codes)
+            codes = distinct(codes, last.codes)
         multipliers = Multipliers.begin(inside, sides.k, codes, settings)
         best, is_over = multipliers.round(1.0), False
         while not is_over:

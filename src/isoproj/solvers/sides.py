@@ -212,7 +212,7 @@ class Sides:
         relaxation = self.bounded(bounds.basis)
         if not bounds.is_proved(tol):
             relaxation = self.closed(relaxation)
-        seeds = np.union1d(known.codes, self.seeds(relaxation))
+        seeds = distinct(known.codes, self.seeds(relaxation))
         known = self.first_set(problem.search, bounds.basis, seeds)
         bounds.phase = "search"
         # Where points are many, a search is dear and a second one gains little.
@@ -234,7 +234,7 @@ class Sides:
         """Return pairs that matter: known ones, and the heaviest of the relaxation."""
         order = np.argsort(-relaxation.weights, kind="stable")
         heavy = relaxation.codes[order[: self.settings.descent.batch_size(self.k)]]
-        return np.union1d(heavy, self.known())
+        return distinct(heavy, self.known())
 
     def first_bounds(self, basis: Array, weakest: Weakest) -> None:
         """See a basis with its weakest pairs, and the bound of uniform weights."""
@@ -288,7 +288,7 @@ class Sides:
         if self.multipliers is None:
             weakest = search.lowest(basis, settings.batch // 2).codes
             sample = search.sample(settings.batch // 2, self.rng)
-            codes = np.union1d(weakest, sample)
+            codes = distinct(weakest, sample)
             self.multipliers = Multipliers.begin(search, self.k, codes, settings)
         state = self.multipliers
         while not state.is_over and state.n_rounds != rounds:
@@ -399,7 +399,7 @@ class Sides:
         descent, search = self.settings.descent, self.problem.search
         batch = descent.batch_size(self.k)
         lowest = search.lowest(start, descent.warm_batches * batch).codes
-        known = WorkingSet(search, np.union1d(codes, lowest), batch=batch)
+        known = WorkingSet(search, distinct(codes, lowest), batch=batch)
         anneal(known, start, descent.warm_ladder, self.bounds, settings=descent)
 
     def polish(self, known: WorkingSet, bounds: Bounds) -> None:
@@ -427,7 +427,7 @@ class Sides:
             sample = search.sample(batch // 2, rng)
             # The bad pairs of one basis alone would mislead the hot stages, whose
             # smoothed maximum is close to an average over all pairs.
-            first = distinct(np.concatenate([codes, lowest, sample]))
+            first = distinct(codes, lowest, sample)
         return self.working_set(search, first)
 
     def working_set(self, search: PairSearch, codes: Indices) -> WorkingSet:

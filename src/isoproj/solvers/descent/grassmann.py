@@ -29,6 +29,8 @@ __all__ = ["Memory", "Stage", "cooled", "descend", "random_starts"]
 
 # Steps that the inverse Hessian remembers.
 _MEMORY = 12
+# Rows that are enough to tell random bases apart.
+_TELLING = 2_000
 # Weak Wolfe conditions: sufficient decrease.
 _DECREASE = 1e-4
 _TRIALS = 12
@@ -261,16 +263,18 @@ def random_starts(
 ) -> list[Array]:
     """Return random bases to descend from, half of them the best of ``n_drawn``.
 
-    Where dimensions are few, the many come near everything there is.
+    Where dimensions are few, the many come near everything there is. Some of the rows
+    tell them apart.
     """
     if not count:
         return []
-    many = [
-        _orthonormal(rng.standard_normal(shape)) for _ in range(max(count, n_drawn))
-    ]
-    values = [merit.values(losses(secants.images(one))).max() for one in many]
+    many = np.linalg.qr(rng.standard_normal((max(count, n_drawn), *shape)))[0]
+    some = secants.take(np.arange(0, len(secants), 1 + len(secants) // _TELLING))
+    images = some.images(np.hstack(list(many))).reshape(-1, len(many), shape[-1])
+    lost = 1.0 - np.einsum("lbk,lbk->bl", images, images)
+    values = [merit.values(each).max() for each in lost]
     best = np.argsort(values, kind="stable")[: (count + 1) // 2]
-    return [many[i] for i in best] + many[: count - best.size]
+    return [*many[best], *many[: count - best.size]]
 
 
 def _shaken(basis: Real, size: float) -> Real:

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
 from isoproj.numerics.spectral import Array
@@ -95,7 +94,8 @@ class Curve:
     """
 
     def __init__(self, images: Real, velocities: Real, step: Real) -> None:
-        squares, rotation = scipy.linalg.eigh(step.T @ step, check_finite=False)
+        # For small matrices the wrapper of scipy takes longer than the work.
+        squares, rotation = np.linalg.eigh(step.T @ step)
         self.step = step
         self.squares = np.maximum(squares, 0.0)
         self.end = _FARTHEST / max(math.sqrt(float(self.squares[-1])), 1e-30)

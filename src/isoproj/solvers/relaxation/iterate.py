@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from isoproj.numerics.arrays import distinct
 from isoproj.numerics.spectral import Array, Indices, top_eigenpairs, top_eigenvalue_sum
 from isoproj.pairs.oracle import PairSearch
 from isoproj.solvers.relaxation.matrices import (
@@ -237,7 +238,7 @@ class Iterate:
         busy[np.argmin(self.slacks)] |= not codes.size
         if not codes.size and busy.all():
             return
-        self.dropped = np.union1d(self.dropped, self.codes[~busy])
+        self.dropped = distinct(self.dropped, self.codes[~busy])
         if codes.size:
             # Lower t instead of accepting violated rows; however many come at once,
             # they bring no more weight than the others have.

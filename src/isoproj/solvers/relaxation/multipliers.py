@@ -37,6 +37,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from isoproj.numerics.arrays import distinct
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.threads import n_threads, threaded_list
 from isoproj.pairs.directions import Secants
@@ -131,7 +132,7 @@ class Multipliers:
         width = min(len(energies), settings.most_columns(k))
         filled = central_occupations(energies[-width:], k, settings.first_barrier)[0]
         space = vectors[:, -width:]
-        return Multipliers(search, k, np.unique(codes), space, filled, settings)
+        return Multipliers(search, k, distinct(codes), space, filled, settings)
 
     @staticmethod
     def begin_capped(
@@ -146,7 +147,7 @@ class Multipliers:
         state = Multipliers(
             search,
             k,
-            np.union1d(codes, anchor.codes),
+            distinct(codes, anchor.codes),
             left,
             nearest_occupations(np.square(sizes), k),
             settings,

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from isoproj.numerics.arrays import distinct
 from isoproj.numerics.spectral import Array, Indices, top_eigenpairs, top_eigenvalue_sum
 from isoproj.pairs.oracle import PairSearch
 from isoproj.solvers.relaxation.iterate import Iterate
@@ -158,7 +159,7 @@ class LargestFloor(Programme):
         codes = search.lowest(factor, max(2 * basis.shape[1], 20)).codes
         if warm is not None:
             busy = warm.codes[warm.weights > 1e-4 / codes.size]
-            codes = np.union1d(codes, busy)
+            codes = distinct(codes, busy)
         rows = search.directions(codes)
         values = quadratic(rows @ (basis @ vectors), np.diag(filled))
         t = soft_minimum(values, barrier)
@@ -302,7 +303,7 @@ class MostKept(Programme):
         filled, level = central_occupations(energies, self.k, barrier)
         factor = basis @ (vectors * np.sqrt(filled))
         busy = anchor.codes[anchor.weights > 1e-3 / anchor.codes.size]
-        codes = np.union1d(busy, search.lowest(factor, 2 * basis.shape[1]).codes)
+        codes = distinct(busy, search.lowest(factor, 2 * basis.shape[1]).codes)
         rows = search.directions(codes)
         values = quadratic(rows @ (basis @ vectors), np.diag(filled))
         t = min(soft_minimum(values, barrier), self.floor - barrier)
