@@ -56,6 +56,15 @@ def test_it_beats_the_papers_algorithm_and_proves_it(r, d, k):
     verify(ours.certificate_, rows)
 
 
+@pytest.mark.parametrize("seed", [0, 2, 5])
+def test_features_of_mixed_scales_are_bounded_too(seed):
+    scales = 10.0 ** np.random.default_rng(50 + seed).uniform(-2, 3, 15)
+    rows = np.random.default_rng(seed).standard_normal((200, 15)) * scales
+    ours = fitted(rows, 8)
+    assert ours.distortion_ <= 2.0 * ours.lower_bound_
+    verify(ours.certificate_, rows)
+
+
 @pytest.mark.parametrize(("d", "k"), [(4, 2), (8, 3), (12, 1)])
 def test_orthonormal_directions_are_solved_to_optimality(d, k):
     model = fitted(np.eye(d), k, pairs="directions", tol=1e-7)

@@ -15,10 +15,15 @@ from isoproj.solvers.relaxation.problem import LargestFloor, MostKept
 from isoproj.solvers.settings import MultiplierSettings
 
 
+def axes(search, k):
+    """Return the principal axes: coordinates are sorted by them."""
+    return np.eye(search.n_dims, k)
+
+
 def rounds(rows, k, count):
     search = PairSearch(*prepare_pairs(rows, rotate=True))
     codes = search.sample(500, np.random.default_rng(0))
-    state = Multipliers.begin(search, k, codes, MultiplierSettings())
+    state = Multipliers.begin(search, codes, axes(search, k), MultiplierSettings())
     return search, state, [state.round(1.0) for _ in range(count)]
 
 
@@ -74,7 +79,7 @@ def test_projected_gradients_end_at_a_minimum():
 def begun(rows, k, settings):
     search = PairSearch(*prepare_pairs(rows, rotate=True))
     codes = search.sample(search.n_pairs, np.random.default_rng(0))
-    return Multipliers.begin(search, k, codes, settings)
+    return Multipliers.begin(search, codes, axes(search, k), settings)
 
 
 def low_rank(seed, n_points, n_dims, rank):
@@ -91,6 +96,17 @@ def test_a_steep_spectrum_is_bounded_as_well(k):
     relaxed = min(each.relaxed for each in found)
     lower = max(each.lower for each in found)
     assert 0.0 < lower <= relaxed <= 1.05 * lower
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_features_of_mixed_scales_are_bounded_from_the_first_round_on(seed):
+    # Directions that are filled evenly lose hundreds of times what a basis loses.
+    rows = cloud(seed, 100, 12) * np.geomspace(1e3, 1e-1, 12)
+    state = begun(rows, 8, MultiplierSettings())
+    worst = 1.0 - float(state.search.weakest(np.eye(12, 8), 0.0).retained[0])
+    found = state.round(worst)
+    assert found.relaxed <= worst
+    assert found.lower >= 0.01 * worst
 
 
 def test_weights_far_from_the_minimum_are_not_taken():
@@ -122,7 +138,7 @@ def test_rounds_end_when_some_of_them_close_little_of_the_gap():
     codes = search.sample(50, np.random.default_rng(0))
     settings = MultiplierSettings(patience=3, stalled=0.1)
     for gain, is_over in ((0.04, False), (0.03, True)):
-        state = Multipliers.begin(search, 2, codes, settings)
+        state = Multipliers.begin(search, codes, axes(search, 2), settings)
         for number in range(4):
             assert not state.is_over
             state.saw(number * gain, 1.0 + 3.0 * gain)
@@ -164,7 +180,7 @@ def test_a_subspace_grows_to_what_matters():
     codes = search.sample(500, np.random.default_rng(0))
     narrow = MultiplierSettings(spare_columns=4, spare_share=0.0)
     optimum = solve_relaxation(search, LargestFloor(3), tol=1e-4)
-    state = Multipliers.begin(search, 3, codes, narrow)
+    state = Multipliers.begin(search, codes, axes(search, 3), narrow)
     for _ in range(8):
         found = state.round(1.0)
         assert state.space.shape[1] <= 7

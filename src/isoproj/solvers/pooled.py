@@ -276,7 +276,7 @@ class _PooledLower:
         last = state.relaxation
         if last is not None:
             codes = distinct(codes, last.codes)
-        multipliers = Multipliers.begin(inside, sides.k, codes, settings)
+        multipliers = Multipliers.begin(inside, codes, basis, settings)
         best, is_over = multipliers.round(1.0), False
         while not is_over:
             multipliers.round(max(best.relaxed, 1e-9))

@@ -414,7 +414,7 @@ class MultiplierSettings:
     patience: int = 3
     stalled: float = 0.06
     max_rounds: int = 20
-    few_tight: float = 150.0
+    few_tight: float = 100.0
     first_price: float = 2.0
     first_spare: float = 0.5
     raised: float = 3.0

@@ -47,6 +47,9 @@ _HEAVY = 8
 _MOST_HEAVY = 1500
 # Rounds of polishing without gain that may overlook pairs.
 _BLIND_ROUNDS = 4
+# The relaxation's own gap from which on the interior point goes on, however many pairs
+# are tight.
+_LOOSE = 0.1
 # The relaxation's own gap from which on its weights are no better start than none.
 _FAR = 0.3
 # Rounds that bound a problem before a long search.
@@ -289,7 +292,7 @@ class Sides:
             weakest = search.lowest(basis, settings.batch // 2).codes
             sample = search.sample(settings.batch // 2, self.rng)
             codes = distinct(weakest, sample)
-            self.multipliers = Multipliers.begin(search, self.k, codes, settings)
+            self.multipliers = Multipliers.begin(search, codes, basis, settings)
         state = self.multipliers
         while not state.is_over and state.n_rounds != rounds:
             scale = min(bounds.distortion, bounds.relaxed)
@@ -310,7 +313,8 @@ class Sides:
         bounds, problem = self.bounds, self.problem
         settings = self.settings.multipliers
         is_few = self.n_tight <= settings.few_tight
-        if problem.tol >= COARSE and not is_few:
+        is_loose = bounds.solver_gap > _LOOSE
+        if problem.tol >= COARSE and not (is_few or is_loose):
             return warm
         bounds.phase = "closing the bound"
         if bounds.solver_gap > _FAR:

@@ -40,7 +40,7 @@ import numpy as np
 from isoproj.numerics.arrays import distinct
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.threads import n_threads, threaded_list
-from isoproj.pairs.directions import Secants
+from isoproj.pairs.directions import Secants, quadratic_values
 from isoproj.pairs.oracle import PairSearch
 from isoproj.solvers.descent.objectives import Real
 from isoproj.solvers.relaxation.matrices import (
@@ -122,17 +122,36 @@ class Multipliers:
 
     @staticmethod
     def begin(
-        search: PairSearch, k: int, codes: Indices, settings: MultiplierSettings
+        search: PairSearch,
+        codes: Indices,
+        basis: Array,
+        settings: MultiplierSettings,
     ) -> Multipliers:
-        """Start from the principal directions of random pairs, softly filled."""
+        """Start from the principal directions, softly filled, or nearer to a basis.
+
+        Where the spectrum falls steeply, filled directions leave pairs out that the
+        basis keeps, and the way back is long.
+        """
+        k = basis.shape[1]
         rng = np.random.default_rng(0)
         sampled = search.sample(settings.n_sampled, rng)
         moment = search.moment(sampled, np.full(sampled.size, 1.0 / sampled.size))
         energies, vectors = np.linalg.eigh(moment)
         width = min(len(energies), settings.most_columns(k))
         filled = central_occupations(energies[-width:], k, settings.first_barrier)[0]
-        space = vectors[:, -width:]
-        return Multipliers(search, k, distinct(codes), space, filled, settings)
+        space = _around(basis, moment, width)
+        inside = space.T @ vectors[:, -width:]
+        soft = (inside * filled) @ inside.T
+        codes = distinct(codes)
+        rows = search.directions(codes) @ space
+        lost = 1.0 - float(quadratic_values(rows[:, :k], np.eye(k)).min())
+        most = 1.0 - float(quadratic_values(rows, soft).min())
+        share = max(lost, 0.0) / max(lost, most, 1e-300)
+        matrix = share * soft
+        matrix[np.diag_indices(k)] += 1.0 - share
+        occupations, turn = np.linalg.eigh(matrix)
+        occupations = nearest_occupations(occupations, k)
+        return Multipliers(search, k, codes, space @ turn, occupations, settings)
 
     @staticmethod
     def begin_capped(
@@ -273,15 +292,10 @@ class Multipliers:
         if width == n_dims:
             return
         is_filled = self.occupations > _EMPTY
-        filled = self.space[:, is_filled]
-        outside = np.linalg.qr(filled, mode="complete")[0][:, filled.shape[1] :]
-        turn = np.linalg.eigh(outside.T @ moment @ outside)[1]
-        room = max(0, self.settings.most_columns(self.k) - filled.shape[1])
-        fresh = outside @ turn[:, max(0, turn.shape[1] - room) :]
-        self.space = np.hstack([filled, fresh])
-        self.occupations = np.append(
-            self.occupations[is_filled], np.zeros(fresh.shape[1])
-        )
+        most = min(n_dims, self.settings.most_columns(self.k))
+        self.space = _around(self.space[:, is_filled], moment, most)
+        n_empty = self.space.shape[1] - int(is_filled.sum())
+        self.occupations = np.append(self.occupations[is_filled], np.zeros(n_empty))
 
     def _take_in(self, fresh: Indices, weights: Array) -> None:
         """Add pairs with a small weight; drop the lightest where there are too many."""
@@ -302,6 +316,14 @@ class Multipliers:
         total = float(values.sum()) + spare
         self.codes, self.weights = codes[order], values[order] / total
         self.spare = spare / total
+
+
+def _around(basis: Array, moment: Array, width: int) -> Array:
+    """Return a basis with the directions outside that matter most to a moment."""
+    k = basis.shape[1]
+    outside = np.linalg.qr(basis, mode="complete")[0][:, k:]
+    turn = np.linalg.eigh(outside.T @ moment @ outside)[1]
+    return np.hstack([basis, outside @ turn[:, turn.shape[1] - max(0, width - k) :]])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
