@@ -45,10 +45,26 @@ def low_rank():
     return rows + 0.05 * rng.standard_normal(rows.shape)
 
 
-def text():
+def mixed_scales():
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((400, 15)) * 10.0 ** rng.uniform(-2.0, 3.0, 15)
+
+
+def stored(name, array):
+    """Return an array of a file that is not bundled."""
     folder = Path(os.environ.get("ISOPROJ_DATA", ROOT.parent / "shared" / "data"))
-    with np.load(folder / "text_embeddings_384d.npz") as file:
-        rows = file["embeddings"]
+    with np.load(folder / name) as file:
+        return file[array]
+
+
+def mnist():
+    images = stored("mnist.npz", "train_images")
+    chosen = np.random.default_rng(0).permutation(len(images))[:2000]
+    return images[chosen].astype(float)
+
+
+def text():
+    rows = stored("text_embeddings_384d.npz", "embeddings")
     _, first = np.unique(rows, axis=0, return_index=True)
     return rows[np.random.default_rng(0).permutation(np.sort(first))[:1500]]
 
@@ -93,9 +109,11 @@ def portfolio():
             lambda: np.cumsum(draw(0).standard_normal((500, 128)), axis=1),
             (5, 15),
         ),
+        "mixed scales": (mixed_scales, (3, 8)),
         "words 1000": (lambda: words(1000), (10,)),
         "words 2000": (lambda: words(2000), (10, 30, 60)),
         "words 2000, flat": (lambda: words(2000, 0.3), (10, 30, 60)),
+        "MNIST": (mnist, (10, 30)),
         "text": (text, (64,)),
     }
 
@@ -195,7 +213,11 @@ def compare(old, names):
     for name in names:
         make, dimensions = portfolio()[name]
         rows = old.parent / "rows.npy"
-        np.save(rows, make())
+        try:
+            np.save(rows, make())
+        except FileNotFoundError as error:
+            print(f"{name}: left out, {error.filename} is not there")
+            continue
         for k in dimensions:
             before, after = measured(old, rows, k), measured(ROOT, rows, k)
             short = measured(ROOT, rows, k, 0.1 * before["seconds"])
