@@ -24,7 +24,9 @@ over the cap take the place of the smoothed loss: the maximum has one function m
 zero. The penalty is exact once the price is above the sum of all multipliers, so it is
 raised while the zero has next to no weight.
 
-Every round gives a bound and a relaxed value. The last digits are for the
+The first matrix lies between the leading directions, evenly filled, and a projection
+that was found: so near to this one that the worst pair loses at most about twice as
+much. Every round gives a bound and a relaxed value. The last digits are for the
 interior-point method (``relaxation.path``), whose step costs the cube of the number of
 tight pairs.
 """
