@@ -204,6 +204,17 @@ def test_descent_lowers_the_smoothed_maximum(temperature):
     assert_allclose(moved.T @ moved, np.eye(3), atol=1e-12)
 
 
+def test_a_strict_descent_gives_up_where_it_overlooks_rows():
+    secants, start = working_set(3, 40, 12), random_basis(4, 12, 3)
+    blind = DescentSettings(reach=0.0, margin=1e-3)
+    assert descend(secants, start, 1e-3, is_strict=True, settings=blind) is start
+    patient = descend(secants, start, 1e-3, settings=blind)
+    every = DescentSettings(margin=1.0)
+    seeing = descend(secants, start, 1e-3, is_strict=True, settings=every)
+    assert worst(secants, patient) < worst(secants, start)
+    assert worst(secants, seeing) < worst(secants, start)
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_descent_in_single_precision_keeps_every_basis_orthonormal(seed, monkeypatch):
     # At a gradient that is all rounding, a longer basis seems to lose less: descent

@@ -177,7 +177,7 @@ class DescentSettings:
     batch: tuple[int, int, int] = (2_000, 4_000, 20_000)
     batch_sampled: int = 20_000
     hot: float = 0.002
-    single: float = 0.00005
+    single: float = 0.0001
     steps: int = 100
     loose_steps: int = 40
     tolerance: float = 0.002
@@ -220,7 +220,7 @@ class DescentSettings:
 
     def few(self, search: PairSearch, k: int) -> int:
         """Return how many pairs are cheaper than all pairs at once."""
-        if search.is_slow or not search.has_smoothed:
+        if search.is_slow or math.isinf(self.coldest_of(search)):
             return 0
         return min(self.largest_set, search.n_smoothed // (self.listed * k))
 

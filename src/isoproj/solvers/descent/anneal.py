@@ -100,7 +100,8 @@ def anneal(
 
     A stage sees all pairs at once where their number allows that: a working set misses
     those that matter after the next move. Once few pairs are within reach of the worst,
-    these are in the set, and the colder stages see only them.
+    these are in the set, and the colder stages see only them, until one of them was
+    blind to a pair that mattered.
     """
     merit = Worst() if merit is None else merit
     search, worst = known.search, math.inf
@@ -123,18 +124,21 @@ def anneal(
                     temperature,
                     merit=merit,
                     is_loose=ladder.is_loose,
+                    is_strict=is_listed,
                     settings=settings,
                 )
+            is_blind = is_listed and moved is basis
             excess, overall = known.grow(
                 moved, slack, cap=merit.cap, reach=reach, few=few
             )
             incumbent.see(moved, overall)
             is_seen = sees_all or excess < ladder.patience * temperature
+            is_seen &= not is_blind
             # Blind to the pairs just added, a cold move may be a step back.
             is_careful = is_seeing or temperature <= ladder.careful_below
             if is_seen or overall < worst or not is_careful:
                 basis, worst = moved, overall
-                is_listed = known.around is not None
+            is_listed = is_seen and known.around is basis
             incumbent.tell(known.size)
             if incumbent.is_content:
                 return basis

@@ -172,6 +172,7 @@ def descend(
     *,
     merit: Merit | None = None,
     is_loose: bool = False,
+    is_strict: bool = False,
     settings: DescentSettings | None = None,
 ) -> Array:
     """Minimise the smoothed merit at one temperature, as exactly as it deserves.
@@ -191,13 +192,16 @@ def descend(
         What to minimise; None means the worst loss.
     is_loose : bool
         Whether to stop early at any temperature; hot stages always do.
+    is_strict : bool
+        Whether a move that overlooked rows twice is given up.
     settings : DescentSettings or None
         Tuning figures.
 
     Returns
     -------
     ndarray of shape (n_dims, k)
-        Orthonormal basis in float64, no worse than the start.
+        Orthonormal basis in float64, no worse than the start; the start itself if no
+        better one was found.
     """
     if basis.shape[0] <= basis.shape[1]:
         return basis
@@ -206,8 +210,9 @@ def descend(
     stage = Stage.of(temperature, settings, is_loose=is_loose)
     rows = secants.astype(np.float32) if temperature > settings.single else secants
     objective = OnRows(rows, merit, temperature)
-    moved = _descended(objective, basis.astype(rows.dtype), stage, settings)
-    return orthonormal(moved.astype(np.float64))
+    start = basis.astype(rows.dtype)
+    moved = _descended(objective, start, stage, settings, is_strict=is_strict)
+    return basis if moved is start else orthonormal(moved.astype(np.float64))
 
 
 def cooled(objective: Objective, basis: Array, stage: Stage) -> Array:
@@ -219,7 +224,12 @@ def cooled(objective: Objective, basis: Array, stage: Stage) -> Array:
 
 
 def _descended(
-    objective: OnRows, start: Real, stage: Stage, settings: DescentSettings
+    objective: OnRows,
+    start: Real,
+    stage: Stage,
+    settings: DescentSettings,
+    *,
+    is_strict: bool,
 ) -> Real:
     """Run a stage until no row that sat out has become the worst."""
     secants, merit, temperature = (
@@ -246,6 +256,8 @@ def _descended(
         missed = (values[:count] > values.max() - 4.0 * temperature) & ~kept
         if not missed.any():
             break
+        if is_strict and attempt:
+            return start
         kept |= values[:count] > values.max() - reach
         # Where one blind move follows another, the last looks at every row.
         kept |= attempt == settings.attempts - 2
