@@ -45,6 +45,11 @@ def test_the_last_stages_of_a_ladder_are_its_coldest():
     assert ladder.last(2).temperatures == ladder.temperatures[-2:]
     assert ladder.last(2).tries == ladder.tries
     assert list(ladder.temperatures) == sorted(ladder.temperatures, reverse=True)
+    eased = ladder.last(1).eased(1.5)
+    assert eased.temperatures == (
+        1.5 * ladder.temperatures[-1],
+        ladder.temperatures[-1],
+    )
 
 
 class Watched:

@@ -56,6 +56,11 @@ class Ladder:
         careful = scale * self.careful_below
         return replace(self, temperatures=temperatures, careful_below=careful)
 
+    def eased(self, factor: float) -> Ladder:
+        """Return the ladder with a stage before the first, hotter by a factor."""
+        temperatures = (factor * self.temperatures[0], *self.temperatures)
+        return replace(self, temperatures=temperatures)
+
     def first(self, count: int) -> Ladder:
         """Return the ladder without so many of its coldest stages."""
         return replace(self, temperatures=self.temperatures[:-count])
@@ -76,6 +81,9 @@ class DescentSettings:
     cold_stages, given_stages : int
         Coldest stages of a ladder that only the best basis gets, and that a start near
         an optimum gets.
+    easing : float
+        Where points are many, a stage hotter by this factor comes before the coldest:
+        straight away that one is blind to pairs outside the sample.
     near : float
         Pairs this close to the worst one are added to the working set.
     excess : float
@@ -163,6 +171,7 @@ class DescentSettings:
     )
     cold_stages: int = 1
     given_stages: int = 3
+    easing: float = 1.8
     near: float = 0.005
     excess: float = 1e-5
     gain: float = 2e-5

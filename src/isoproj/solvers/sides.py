@@ -272,6 +272,8 @@ class Sides:
         """Search on from the best basis, at the lowest temperatures."""
         descent = self.settings.descent.at(self.bounds.distortion)
         ladder = descent.ladder.last(descent.cold_stages)
+        if known.search.is_sampled:
+            ladder = ladder.eased(descent.easing)
         few = descent.few(known.search, self.k)
         if few:
             reach = descent.reaches(ladder.temperatures[0])
