@@ -95,10 +95,10 @@ def test_few_pairs_within_reach_are_all_added():
     within = np.count_nonzero(lost > worst - 0.2)
     assert 20 < within < lost.size
     known.grow(basis, 1e-3, reach=0.2, few=within - 1)
-    assert known.around is None
+    assert known.complete_at is None
     assert np.count_nonzero(known.losses(basis) > worst - 0.2) < within
     known.grow(basis, 1e-3, reach=lost.max() - worst + 0.2, few=within)
-    assert known.around is basis
+    assert known.complete_at is basis
     assert np.count_nonzero(known.losses(basis) > worst - 0.2) == within
 
 

@@ -105,15 +105,16 @@ def anneal(
     """
     merit = Worst() if merit is None else merit
     search, worst = known.search, math.inf
-    is_listed = known.around is basis
+    is_listed = known.complete_at is basis
     few = settings.few(search, basis.shape[1])
     following = (*ladder.temperatures[1:], 0.0)
     for temperature, colder in zip(ladder.temperatures, following, strict=True):
         slack = 2.0 * temperature + settings.near
         reach = settings.reaches(colder)
         for _ in range(ladder.tries):
-            is_cold = is_listed or temperature < settings.coldest_of(search)
-            is_seeing, sees_all = not is_cold, not (is_cold or search.is_sampled)
+            is_warm = temperature >= settings.coldest_of(search)
+            is_seeing = is_warm and not is_listed
+            sees_all = is_seeing and not search.is_sampled
             if is_seeing:
                 stage = Stage.of(temperature, settings, is_loose=ladder.is_loose)
                 moved = _seeing(known, basis, merit, stage)
@@ -132,13 +133,13 @@ def anneal(
                 moved, slack, cap=merit.cap, reach=reach, few=few
             )
             incumbent.see(moved, overall)
-            is_seen = sees_all or excess < ladder.patience * temperature
-            is_seen &= not is_blind
+            is_near = sees_all or excess < ladder.patience * temperature
+            is_seen = is_near and not is_blind
             # Blind to the pairs just added, a cold move may be a step back.
             is_careful = is_seeing or temperature <= ladder.careful_below
             if is_seen or overall < worst or not is_careful:
                 basis, worst = moved, overall
-            is_listed = is_seen and known.around is basis
+            is_listed = is_seen and known.complete_at is basis
             incumbent.tell(known.size)
             if incumbent.is_content:
                 return basis

@@ -40,8 +40,8 @@ class WorkingSet:
     batch: int = 2_000
     limit: int = 40_000
     secants: Secants = field(init=False)
-    # The basis of the last search if that added all pairs within reach of the worst.
-    around: Array | None = None
+    # The basis of the last search if all pairs within reach of its worst are here.
+    complete_at: Array | None = None
 
     def __post_init__(self) -> None:
         pairs = self.search.decode(self.codes)
@@ -98,11 +98,11 @@ class WorkingSet:
         overall = max(worst, 1.0 - float(found.retained[0]))
         is_new = ~np.isin(found.codes, self.codes)
         is_listed = found.level >= wanted and found.codes.size <= min(few, self.limit)
-        self.around = basis if is_listed else None
-        if not is_listed:
-            is_new &= found.retained <= max(level + slack, float(found.retained[0]))
+        self.complete_at = basis if is_listed else None
         codes = found.codes[is_new]
         if not is_listed:
+            is_near = found.retained <= max(level + slack, float(found.retained[0]))
+            codes = found.codes[is_new & is_near]
             codes = spread(codes, self.search.points.n_points, self.batch)
         if codes.size:
             kept = np.arange(self.codes.size)

@@ -141,7 +141,7 @@ class Multipliers:
         energies, vectors = np.linalg.eigh(moment)
         width = min(len(energies), settings.most_columns(k))
         filled = central_occupations(energies[-width:], k, settings.first_barrier)[0]
-        space = _around(basis, moment, width)
+        space = _widened(basis, moment, width)
         inside = space.T @ vectors[:, -width:]
         soft = (inside * filled) @ inside.T
         codes = distinct(codes)
@@ -295,7 +295,7 @@ class Multipliers:
             return
         is_filled = self.occupations > _EMPTY
         most = min(n_dims, self.settings.most_columns(self.k))
-        self.space = _around(self.space[:, is_filled], moment, most)
+        self.space = _widened(self.space[:, is_filled], moment, most)
         n_empty = self.space.shape[1] - int(is_filled.sum())
         self.occupations = np.append(self.occupations[is_filled], np.zeros(n_empty))
 
@@ -320,7 +320,7 @@ class Multipliers:
         self.spare = spare / total
 
 
-def _around(basis: Array, moment: Array, width: int) -> Array:
+def _widened(basis: Array, moment: Array, width: int) -> Array:
     """Return a basis with the directions outside that matter most to a moment."""
     k = basis.shape[1]
     outside = np.linalg.qr(basis, mode="complete")[0][:, k:]
