@@ -38,22 +38,32 @@ def returned_loss(model, rows):
     images = model.transform(rows).astype(np.float64)
     exact = rows.astype(np.float64)
     kept = np.square(images[i] - images[j]).sum(axis=1)
-    return 1.0 - (kept / np.square(exact[i] - exact[j]).sum(axis=1)).min()
+    whole = np.square(exact[i] - exact[j]).sum(axis=1)
+    return 1.0 - (kept[whole > 0.0] / whole[whole > 0.0]).min()
 
 
 @pytest.mark.parametrize("method", [quick, lambda: GuaranteedPCA(3, max_iter=1)])
 @pytest.mark.parametrize(
-    ("dtype", "offset"),
-    [(np.float32, 3e6), (np.float64, 1e15)],
+    ("dtype", "offsets"),
+    [(np.float32, (3e6, 6e6)), (np.float64, (1e15, 2e15, 4e15))],
     ids=["single", "double"],
 )
-def test_a_fit_far_from_the_origin_warns_with_the_figure(method, dtype, offset):
-    rows = (ROWS + offset).astype(dtype)
-    model = method()
-    ((measured, certified),) = figures(fit(model, rows))
-    assert certified == pytest.approx(model.distortion_, abs=1e-4)
-    assert certified < measured
-    assert measured == pytest.approx(returned_loss(model, rows), abs=0.01)
+def test_a_fit_far_from_the_origin_keeps_its_certificate_or_warns_with_the_figure(
+    method, dtype, offsets
+):
+    # Which pairs rounding brings together depends on the processor.
+    for offset in offsets:
+        rows = (ROWS + offset).astype(dtype)
+        model = method()
+        said = figures(fit(model, rows))
+        met = returned_loss(model, rows)
+        assert said or met <= model.distortion_ + 0.01
+        for measured, certified in said:
+            assert certified == pytest.approx(model.distortion_, abs=1e-4)
+            assert certified < measured
+            assert measured == pytest.approx(met, abs=0.01)
+    # Numbers this large are half a unit apart: some projections coincide.
+    assert said
 
 
 @pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
