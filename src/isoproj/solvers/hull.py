@@ -246,7 +246,7 @@ class _Hunt:
             return None
         best = starts[0]
         for start in starts[: self.settings.n_local]:
-            if best.bound >= self.enough:
+            if best.bound >= self.enough or self.is_over:
                 break
             whole = self.hull(start.axes, start.chosen, start.inradius)
             best = max(best, self.ascend(whole), key=lambda found: found.bound)
@@ -378,7 +378,7 @@ class _Hunt:
             if not far.size:
                 return Found(axes, far, None)
             rays = np.column_stack([np.eye(d), self.rng.standard_normal((d, 8 * d))])
-            chosen = far[np.unique(np.abs(outer @ rays).argmax(axis=0))]
+            chosen = far[distinct(Scan()(outer, rays.T)[0])]
         grown = GrowingHull(chosen, self.pool.directions[chosen] @ axes)
         inside = floor * floor
         while True:
