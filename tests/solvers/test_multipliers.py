@@ -133,16 +133,35 @@ def test_more_steps_never_end_higher():
     assert (np.diff([state.value for state in values]) <= 0.0).all()
 
 
-def test_rounds_end_when_some_of_them_close_little_of_the_gap():
+@pytest.mark.parametrize(
+    ("paying", "accuracy", "is_over"),
+    [(0.11, 1.0, True), (0.09, 1.0, False), (1.0, 0.05, True), (1.0, 0.03, False)],
+)
+def test_rounds_end_when_those_to_come_would_close_little_of_the_gap(
+    paying, accuracy, is_over
+):
+    # Gains of 0.5 and 0.1 promise 0.02 + 0.004 + ... = 0.025 more.
     search = PairSearch(*prepare_pairs(cloud(2, 20, 6), rotate=True))
     codes = search.sample(50, np.random.default_rng(0))
-    settings = MultiplierSettings(patience=3, stalled=0.1)
-    for gain, is_over in ((0.04, False), (0.03, True)):
-        state = Multipliers.begin(search, codes, axes(search, 2), settings)
-        for number in range(4):
-            assert not state.is_over
-            state.saw(number * gain, 1.0 + 3.0 * gain)
-        assert state.is_over == is_over
+    settings = MultiplierSettings(paying=paying, accuracy=accuracy)
+    state = Multipliers.begin(search, codes, axes(search, 2), settings)
+    for bound in (0.0, 0.5, 0.6):
+        assert not state.is_over
+        state.saw(bound, 0.85)
+    assert state.is_over == is_over
+
+
+def test_a_round_that_is_made_again_does_not_end_the_method():
+    search = PairSearch(*prepare_pairs(cloud(2, 20, 6), rotate=True))
+    codes = search.sample(50, np.random.default_rng(0))
+    state = Multipliers.begin(search, codes, axes(search, 2), MultiplierSettings())
+    state._heat = 4.0
+    for _ in range(4):
+        state.saw(0.5, 0.85)
+    assert not state.is_over
+    state._heat = 1.0
+    state.saw(0.5, 0.85)
+    assert state.is_over
 
 
 @pytest.mark.parametrize(("r", "d", "k"), [(30, 12, 4), (60, 50, 5), (80, 6, 2)])

@@ -135,9 +135,10 @@ class DescentSettings:
     n_restarts, restart_pairs, restart_k : int
         Random starts, where pairs and dimensions are at most this many: local optima
         differ most there, and a search is cheap.
-    n_shaken, shaken_pairs, shake : int, int, float
+    n_shaken, shaken_k, shaken_pairs, shake : int, int, int, float
         In more dimensions the best basis is shaken so often, by this angle in radians,
-        as long as that looks at so many pairs in all.
+        as long as that looks at so many pairs in all. Below ``shaken_k`` it gains next
+        to nothing, and is left out unless pairs are at most ``restart_pairs``.
     lags : tuple of float
         A search is given up whose worst loss, at one of the first temperatures, is by
         more than this share above that of the best search there.
@@ -210,6 +211,7 @@ class DescentSettings:
     restart_pairs: int = 200_000
     restart_k: int = 7
     n_shaken: int = 4
+    shaken_k: int = 16
     shaken_pairs: int = 2_000_000
     shake: float = 0.2
     warm_batches: int = 3
@@ -262,8 +264,14 @@ class DescentSettings:
     def restarts(self, n_pairs: int, k: int) -> int:
         """Return how many further starts are cheap."""
         if k <= self.restart_k:
-            return self.n_restarts if n_pairs <= self.restart_pairs else 0
+            return self.n_restarts if self.is_cheap(n_pairs) else 0
+        if k < self.shaken_k and not self.is_cheap(n_pairs):
+            return 0
         return min(self.n_shaken, self.shaken_pairs // n_pairs)
+
+    def is_cheap(self, n_pairs: int) -> bool:
+        """Return whether a search takes a moment only."""
+        return n_pairs <= self.restart_pairs
 
     def restart_patience(self, n_pairs: int, k: int) -> int:
         """Return how many starts in a row may gain nothing."""
@@ -388,9 +396,9 @@ class MultiplierSettings:
         Random pairs whose moment gives the first matrix.
     first_barrier : float
         Spread of the first occupations.
-    patience, stalled : int, float
-        The method ends when so many rounds together close no more than this share of
-        the open gap.
+    paying, accuracy : float
+        The method ends when further rounds are expected to close no more than the first
+        share of the open gap, and to move the bound by no more than the second.
     max_rounds : int
         Most rounds.
     few_tight : float
@@ -420,8 +428,8 @@ class MultiplierSettings:
     spare_share: float = 1.0
     n_sampled: int = 4_000
     first_barrier: float = 1e-3
-    patience: int = 3
-    stalled: float = 0.06
+    paying: float = 0.05
+    accuracy: float = 0.003
     max_rounds: int = 20
     few_tight: float = 100.0
     first_price: float = 2.0

@@ -52,6 +52,8 @@ _BLIND_ROUNDS = 4
 _LOOSE = 0.1
 # The relaxation's own gap from which on its weights are no better start than none.
 _FAR = 0.3
+# The gap from which on a rounding is a start like any other.
+_OPEN = 0.1
 # Rounds that bound a problem before a long search.
 _EARLY_ROUNDS = 2
 # A gap that can make a basis optimal where the relaxation's optimum is a projection.
@@ -218,9 +220,7 @@ class Sides:
         seeds = distinct(known.codes, self.seeds(relaxation))
         known = self.first_set(problem.search, bounds.basis, seeds)
         bounds.phase = "search"
-        # Where points are many, a search is dear and a second one gains little.
-        is_searched = problem.search.is_sampled and given is None
-        if not (bounds.is_content or is_searched):
+        if not (bounds.is_content or (given is None and self.is_rounding_vain())):
             self.descend(known, leading(relaxation.factor, self.k))
         if not bounds.is_content:
             self.restarted(known)
@@ -232,6 +232,17 @@ class Sides:
         # A bound that was near enough to a worse basis may be too far from this one.
         if not bounds.is_proved(tol):
             self.closed(relaxation)
+
+    def is_rounding_vain(self) -> bool:
+        """Return whether a search from the relaxation's rounding would gain little.
+
+        Where points are many, a search is dear. Where the relaxation is far from a
+        projection, as in few dimensions, its rounding is a start like any other.
+        """
+        search, descent = self.problem.search, self.settings.descent
+        is_far = self.bounds.gap > _OPEN or self.k <= descent.restart_k
+        is_vain = is_far and not descent.is_cheap(search.n_pairs)
+        return search.is_sampled or is_vain
 
     def seeds(self, relaxation: Relaxation) -> Indices:
         """Return pairs that matter: known ones, and the heaviest of the relaxation."""
@@ -299,8 +310,8 @@ class Sides:
         while not state.is_over and state.n_rounds != rounds:
             scale = min(bounds.distortion, bounds.relaxed)
             bounds.see_relaxation(state.round(max(scale, 1e-9)))
-            # Where points are many, a rounding is dear and seldom beats a search.
-            if rounds is not None or not search.is_sampled:
+            # A rounding seldom beats a search; before one it is what there is.
+            if rounds is not None:
                 bounds.measure(search, leading(state.factor, self.k))
             bounds.tell(state.codes.size)
             if bounds.is_proved(self.problem.tol):

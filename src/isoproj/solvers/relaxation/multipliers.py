@@ -40,7 +40,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from isoproj.numerics.arrays import distinct
-from isoproj.numerics.spectral import Array, Indices
+from isoproj.numerics.spectral import (
+    Array,
+    Indices,
+    orthonormal,
+    top_eigenpairs,
+    top_eigenvalue_sum,
+)
 from isoproj.numerics.threads import n_threads, threaded_list
 from isoproj.pairs.directions import Secants, quadratic_values
 from isoproj.pairs.oracle import PairSearch
@@ -67,6 +73,8 @@ _EMPTY = 1e-9
 # Sufficient decrease, and the shortest step along a projected move.
 _DECREASE = 1e-4
 _SHORTEST = 1e-3
+# Gains of rounds are expected to fall at least by this factor.
+_SLOWEST = 0.7
 # Shortest step before projection, and the longest.
 _STEPS = (1e-12, 1e6)
 
@@ -115,12 +123,11 @@ class Multipliers:
     n_rounds: int = 0
     _step: float = 1.0
     _heat: float = 1.0
-    _bounds: deque[float] = field(init=False)
+    _bounds: deque[float] = field(default_factory=lambda: deque(maxlen=3))
     _is_idle: bool = False
 
     def __post_init__(self) -> None:
         self.weights = np.full(self.codes.size, (1.0 - self.spare) / self.codes.size)
-        self._bounds = deque(maxlen=self.settings.patience + 1)
 
     @staticmethod
     def begin(
@@ -203,11 +210,19 @@ class Multipliers:
         return self._is_idle or self.n_rounds >= self.settings.max_rounds
 
     def saw(self, bound: float, other: float) -> None:
-        """Compare the best bound with that of some rounds ago, and the other side."""
+        """Judge by the best bound, and the other side, whether rounds still pay.
+
+        Gains fall about geometrically, so the last two tell what is to come.
+        """
         self._bounds.append(bound)
-        if len(self._bounds) == self.settings.patience + 1:
-            gain = abs(bound - self._bounds[0])
-            self._is_idle = gain <= self.settings.stalled * abs(other - bound)
+        if len(self._bounds) < 3 or self._heat > 1.0:
+            return
+        first, second, third = self._bounds
+        gain = abs(third - second)
+        ratio = min(gain / max(abs(second - first), 1e-300), _SLOWEST)
+        paying = self.settings.paying * abs(other - bound)
+        enough = min(paying, self.settings.accuracy * abs(bound))
+        self._is_idle = gain * ratio / (1.0 - ratio) <= enough
 
     def round(self, scale: float) -> Relaxation:
         """Minimise once, take in overlooked pairs, and return both sides.
@@ -270,9 +285,8 @@ class Multipliers:
         else:
             moment = self.goal.objective + self.search.moment(codes, own)
             floor = self.goal.floor * float(own.sum())
-        energies = np.linalg.eigvalsh(moment)
         self._enlarge(moment)
-        upper = float(energies[-self.k :].sum()) - floor
+        upper = top_eigenvalue_sum(moment, self.k) - floor
         return Relaxation(codes, own, factor, upper, value, is_closed=False)
 
     def _keep(self, found: Relaxation) -> None:
@@ -322,10 +336,13 @@ class Multipliers:
 
 def _widened(basis: Array, moment: Array, width: int) -> Array:
     """Return a basis with the directions outside that matter most to a moment."""
-    k = basis.shape[1]
-    outside = np.linalg.qr(basis, mode="complete")[0][:, k:]
-    turn = np.linalg.eigh(outside.T @ moment @ outside)[1]
-    return np.hstack([basis, outside @ turn[:, turn.shape[1] - max(0, width - k) :]])
+    count = min(width, basis.shape[0]) - basis.shape[1]
+    if count <= 0:
+        return basis
+    inside = moment @ basis
+    outside = moment - inside @ basis.T - basis @ inside.T
+    outside += basis @ (basis.T @ inside) @ basis.T
+    return orthonormal(np.hstack([basis, top_eigenpairs(outside, count)[1]]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
