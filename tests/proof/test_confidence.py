@@ -54,7 +54,10 @@ def test_a_sampled_fit_says_so_and_can_be_verified(few, tmp_path):
     assert "sampled distances" in str(certificate)
     assert "95 % confidence" in str(certificate)
     losses = brute_losses(rows, model.components_)[1]
-    assert (losses > model.distortion_).mean() <= certificate.sampled_share < 0.2
+    true = float((losses > model.distortion_).mean())
+    # One sample in twenty says less than the truth, and rounding decides which is
+    # drawn; none is off by ten standard deviations.
+    assert true - 0.01 <= certificate.sampled_share <= true + 0.01
     verify(certificate, rows)
     model.save(tmp_path / "model.isoproj")
     again = Certificate.load(tmp_path / "model.isoproj")
