@@ -236,13 +236,13 @@ class Sides:
     def is_rounding_vain(self) -> bool:
         """Return whether a search from the relaxation's rounding would gain little.
 
-        Where points are many, a search is dear. Where the relaxation is far from a
-        projection, as in few dimensions, its rounding is a start like any other.
+        Where points are many, a search is dear. Where dimensions are few and the
+        relaxation is far from a projection, its rounding is a start like any other.
         """
-        search, descent = self.problem.search, self.settings.descent
-        is_far = self.bounds.gap > _OPEN or self.k <= descent.restart_k
-        is_vain = is_far and not descent.is_cheap(search.n_pairs)
-        return search.is_sampled or is_vain
+        search, descent, k = self.problem.search, self.settings.descent, self.k
+        is_far = self.bounds.gap > _OPEN or k <= descent.restart_k
+        is_any = k < descent.shaken_k and is_far
+        return search.is_sampled or (is_any and not descent.is_cheap(search.n_pairs))
 
     def seeds(self, relaxation: Relaxation) -> Indices:
         """Return pairs that matter: known ones, and the heaviest of the relaxation."""
