@@ -87,8 +87,9 @@ class NearIsometricProjection(CertifiedProjection):
     tol : float, default=1e-2
         Gap between distortion and lower bound, relative to the bound, at which
         ``"minimax"`` stops. If the gap cannot be closed, the bound is improved until
-        its own error is at most a tenth of the gap (or ``tol``, if that is below
-        0.5 %). Less than 1e-9 means 1e-9.
+        that is expected to close no more than a twentieth of the gap, or until its own
+        error is at most a tenth of it (``tol``, if that is below 0.5 %). Less than 1e-9
+        means 1e-9.
     n_restarts : int or None, default=None
         Further starts of the local search of ``"minimax"``: random ones in up to 7
         dimensions, else the best basis so far, moved a little at random. None means a

@@ -6,9 +6,10 @@ then searches from the rounding of the bound's matrix and from further starts. A
 them stop at a temperature that tells them apart; the best goes on to the end.
 
 A solve is content when the gap between both sides is ``tol``. Beyond that the lower
-side goes on only while its own gap is more than a tenth of the open one: the relaxation
-is convex, so its own gap goes to zero with work, but it is not always tight, and local
-search promises a local optimum only.
+side goes on only while its own gap is more than a tenth of the open one, and while its
+rounds promise to close a twentieth of that: the relaxation is convex, so its own gap
+goes to zero with work, but it is not always tight, and local search promises a local
+optimum only.
 
 Where a search of all pairs takes seconds, both sides are solved on a pool of pairs
 (``solvers.pooled``).
