@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -82,6 +82,58 @@ class Relaxation:
     def relaxed(self) -> float:
         """What the worst pair loses under ``P``, for ``LargestFloor``."""
         return 1.0 - self.value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Centre:
+    """The central matrix of a moment inside a subspace, where iterates start."""
+
+    k: int
+    basis: Array
+    vectors: Array
+    filled: Array
+    level: float
+    barrier: float
+
+    @staticmethod
+    def of(
+        basis: Array, vectors: Array, energies: Array, k: int, barrier: float
+    ) -> _Centre:
+        """Return the centre for the eigenpairs of the moment inside the subspace."""
+        filled, level = central_occupations(energies, k, barrier)
+        return _Centre(k, basis, vectors, filled, level, barrier)
+
+    @property
+    def factor(self) -> Array:
+        """Matrix whose product with its transpose is the central one."""
+        return np.asarray(self.basis @ (self.vectors * np.sqrt(self.filled)))
+
+    def iterate(
+        self,
+        search: PairSearch,
+        settings: RelaxationSettings,
+        codes: Indices,
+        ceiling: float = np.inf,
+    ) -> Iterate:
+        """Return the centred iterate with some pairs as rows, ``t`` below a ceiling."""
+        barrier, filled, vectors = self.barrier, self.filled, self.vectors
+        rows = search.directions(codes)
+        values = quadratic(rows @ (self.basis @ vectors), np.diag(filled))
+        t = min(soft_minimum(values, barrier), ceiling)
+        return Iterate(
+            settings=settings,
+            k=self.k,
+            basis=self.basis,
+            projector=spectral(vectors, filled),
+            lower_dual=spectral(vectors, barrier / filled),
+            upper_dual=spectral(vectors, barrier / (1.0 - filled)),
+            level=self.level,
+            codes=codes,
+            rows=rows,
+            weights=barrier / (values - t),
+            slacks=values - t,
+            t=t,
+        )
 
 
 class Programme(ABC):
@@ -154,34 +206,18 @@ class LargestFloor(Programme):
         barrier = settings.barrier
         if warm is not None:
             barrier = self._warm_barrier(search, basis @ vectors, energies)
-        filled, level = central_occupations(energies, self.k, barrier)
-        factor = basis @ (vectors * np.sqrt(filled))
-        codes = search.lowest(factor, max(2 * basis.shape[1], 20)).codes
+        centre = _Centre.of(basis, vectors, energies, self.k, barrier)
+        codes = search.lowest(centre.factor, max(2 * basis.shape[1], 20)).codes
         if warm is not None:
             busy = warm.codes[warm.weights > 1e-4 / codes.size]
             codes = distinct(codes, busy)
-        rows = search.directions(codes)
-        values = quadratic(rows @ (basis @ vectors), np.diag(filled))
-        t = soft_minimum(values, barrier)
-        weights = barrier / (values - t)
+        iterate = centre.iterate(search, settings, codes)
         if warm is not None:
             # Weights above the central ones carry the warm start.
-            weights = np.maximum(weights, _known_weights(warm, codes))
-        weights /= weights.sum()
-        return Iterate(
-            settings=settings,
-            k=self.k,
-            basis=basis,
-            projector=spectral(vectors, filled),
-            lower_dual=spectral(vectors, barrier / filled),
-            upper_dual=spectral(vectors, barrier / (1 - filled)),
-            level=level,
-            codes=codes,
-            rows=rows,
-            weights=weights,
-            slacks=values - t,
-            t=t,
-        )
+            known = _known_weights(warm, codes)
+            iterate.weights = np.maximum(iterate.weights, known)
+        iterate.weights /= iterate.weights.sum()
+        return iterate
 
     def _subspace(
         self, search: PairSearch, settings: RelaxationSettings
@@ -300,31 +336,16 @@ class MostKept(Programme):
         anchor, barrier = self.anchor, settings.barrier
         basis, moment = self._subspace(search, settings)
         energies, vectors = np.linalg.eigh(congruence(basis, moment))
-        filled, level = central_occupations(energies, self.k, barrier)
-        factor = basis @ (vectors * np.sqrt(filled))
+        centre = _Centre.of(basis, vectors, energies, self.k, barrier)
         busy = anchor.codes[anchor.weights > 1e-3 / anchor.codes.size]
-        codes = distinct(busy, search.lowest(factor, 2 * basis.shape[1]).codes)
-        rows = search.directions(codes)
-        values = quadratic(rows @ (basis @ vectors), np.diag(filled))
-        t = min(soft_minimum(values, barrier), self.floor - barrier)
-        weights = barrier / (values - t)
-        return Iterate(
-            settings=settings,
-            k=self.k,
-            basis=basis,
-            projector=spectral(vectors, filled),
-            lower_dual=spectral(vectors, barrier / filled),
-            upper_dual=spectral(vectors, barrier / (1.0 - filled)),
-            level=level,
-            codes=codes,
-            rows=rows,
-            weights=weights,
-            slacks=values - t,
-            t=t,
+        codes = distinct(busy, search.lowest(centre.factor, 2 * basis.shape[1]).codes)
+        iterate = centre.iterate(search, settings, codes, self.floor - barrier)
+        return replace(
+            iterate,
             objective=self.objective,
             ceiling=self.floor,
             mass=settings.first_mass,
-            spare=settings.first_mass - float(weights.sum()),
+            spare=settings.first_mass - float(iterate.weights.sum()),
         )
 
     def _subspace(
