@@ -21,7 +21,7 @@ from isoproj.solvers.descent.objectives import Curve, losses, soft_maximum
 from isoproj.solvers.descent.sqp import finish, simplex_minimiser
 from isoproj.solvers.descent.working_set import WorkingSet
 from isoproj.solvers.minimax import minimax
-from isoproj.solvers.settings import DescentSettings
+from isoproj.solvers.settings import DescentSettings, Settings
 
 
 def fitted(rows, k, **options):
@@ -327,3 +327,23 @@ def test_a_fit_without_room_for_distances_is_as_good():
     last = tight.history_[-1]
     assert last.relaxed <= last.lower_bound * (1 + 1e-3)
     verify(tight.certificate_, rows)
+
+
+@pytest.mark.parametrize(
+    ("k", "dear", "is_searched"),
+    [
+        (3, {}, True),
+        (3, {"restart_pairs": 1}, False),
+        (9, {}, True),
+        (9, {"restart_pairs": 1}, False),
+        (9, {"restart_pairs": 1, "shaken_k": 9}, True),
+    ],
+)
+def test_further_searches_are_made_where_they_are_cheap_or_pay(k, dear, is_searched):
+    # 7,140 pairs of isotropic points, whose relaxation is far from a projection.
+    search = PairSearch(*prepare_pairs(cloud(7, 120, 12), rotate=True))
+    settings = Settings(descent=DescentSettings(**dear))
+    result = minimax(Problem(search=search, k=k), settings)
+    phases = {step.phase for step in result.history}
+    assert phases >= {"first projection", "bound", "polishing"}
+    assert phases.isdisjoint({"search", "restarts"}) != is_searched
