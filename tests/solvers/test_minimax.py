@@ -330,20 +330,24 @@ def test_a_fit_without_room_for_distances_is_as_good():
 
 
 @pytest.mark.parametrize(
-    ("k", "dear", "is_searched"),
+    ("k", "tol", "dear", "is_searched"),
     [
-        (3, {}, True),
-        (3, {"restart_pairs": 1}, False),
-        (9, {}, True),
-        (9, {"restart_pairs": 1}, False),
-        (9, {"restart_pairs": 1, "shaken_k": 9}, True),
+        (3, 1e-2, {}, True),
+        (3, 1e-2, {"restart_pairs": 1}, False),
+        (3, 1e-3, {"restart_pairs": 1}, True),
+        (9, 1e-2, {}, True),
+        (9, 1e-2, {"restart_pairs": 1}, False),
+        (9, 1e-3, {"restart_pairs": 1}, True),
+        (9, 1e-2, {"restart_pairs": 1, "coarse_frugal_k": 9}, True),
     ],
 )
-def test_further_searches_are_made_where_they_are_cheap_or_pay(k, dear, is_searched):
+def test_further_searches_are_made_where_they_are_cheap_or_pay(
+    k, tol, dear, is_searched
+):
     # 7,140 pairs of isotropic points, whose relaxation is far from a projection.
     search = PairSearch(*prepare_pairs(cloud(7, 120, 12), rotate=True))
     settings = Settings(descent=DescentSettings(**dear))
-    result = minimax(Problem(search=search, k=k), settings)
+    result = minimax(Problem(search=search, k=k, tol=tol), settings)
     phases = {step.phase for step in result.history}
     assert phases >= {"first projection", "bound", "polishing"}
     assert phases.isdisjoint({"search", "restarts"}) != is_searched

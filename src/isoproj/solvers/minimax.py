@@ -2,8 +2,9 @@
 
 Every round tells both sides (``solvers.sides``), and whenever a solve is stopped it
 returns the best of each. A search from the principal axes comes first, then the bound,
-then searches from the rounding of the bound's matrix and from further starts. All of
-them stop at a temperature that tells them apart; the best goes on to the end.
+then, where they are cheap or pay, searches from the rounding of the bound's matrix and
+from further starts. All of them stop at a temperature that tells them apart; the best
+goes on to the end.
 
 A solve is content when the gap between both sides is ``tol``. Beyond that the lower
 side goes on only while its own gap is more than a tenth of the open one, and while its

@@ -135,10 +135,13 @@ class DescentSettings:
     n_restarts, restart_pairs, restart_k : int
         Random starts, where pairs and dimensions are at most this many: local optima
         differ most there, and a search is cheap.
-    n_shaken, shaken_k, shaken_pairs, shake : int, int, int, float
+    n_shaken, shaken_pairs, shake : int, int, float
         In more dimensions the best basis is shaken so often, by this angle in radians,
-        as long as that looks at so many pairs in all. Below ``shaken_k`` it gains next
-        to nothing, and is left out unless pairs are at most ``restart_pairs``.
+        as long as that looks at so many pairs in all.
+    frugal_k, coarse_frugal_k : int
+        Below so many dimensions further searches gain next to nothing, and are left out
+        unless pairs are at most ``restart_pairs``; where ``tol`` is fine and where it
+        is not.
     lags : tuple of float
         A search is given up whose worst loss, at one of the first temperatures, is by
         more than this share above that of the best search there.
@@ -211,7 +214,8 @@ class DescentSettings:
     restart_pairs: int = 200_000
     restart_k: int = 7
     n_shaken: int = 4
-    shaken_k: int = 16
+    frugal_k: int = 0
+    coarse_frugal_k: int = 16
     shaken_pairs: int = 2_000_000
     shake: float = 0.2
     warm_batches: int = 3
@@ -245,6 +249,7 @@ class DescentSettings:
             band=self.coarse_band,
             programmes=1,
             is_partial=False,
+            frugal_k=self.coarse_frugal_k,
         )
 
     def at(self, loss: float) -> DescentSettings:
@@ -265,7 +270,7 @@ class DescentSettings:
         """Return how many further starts are cheap."""
         if k <= self.restart_k:
             return self.n_restarts if self.is_cheap(n_pairs) else 0
-        if k < self.shaken_k and not self.is_cheap(n_pairs):
+        if k < self.frugal_k and not self.is_cheap(n_pairs):
             return 0
         return min(self.n_shaken, self.shaken_pairs // n_pairs)
 

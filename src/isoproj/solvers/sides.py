@@ -4,7 +4,8 @@ The principal axes and uniform weights give both sides at once. Lower side: the 
 relaxation, by projected gradients (``relaxation.multipliers``), then, where few pairs
 are tight or ``tol`` asks for it, by an interior-point method (``relaxation.path``).
 Upper side: local search (``solvers.descent``) from the principal axes, from the
-rounding of the relaxation's matrix, and from other bases where that is cheap.
+rounding of the relaxation's matrix where that may gain, and from other bases where that
+is cheap.
 """
 
 from __future__ import annotations
@@ -241,7 +242,7 @@ class Sides:
         """
         search, descent, k = self.problem.search, self.settings.descent, self.k
         is_far = self.bounds.gap > _OPEN or k <= descent.restart_k
-        is_any = k < descent.shaken_k and is_far
+        is_any = k < descent.frugal_k and is_far
         return search.is_sampled or (is_any and not descent.is_cheap(search.n_pairs))
 
     def seeds(self, relaxation: Relaxation) -> Indices:

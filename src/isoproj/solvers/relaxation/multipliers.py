@@ -206,7 +206,7 @@ class Multipliers:
 
     @property
     def is_over(self) -> bool:
-        """Whether rounds are used up, or the last ones gained next to nothing."""
+        """Whether rounds are used up, or those to come promise next to nothing."""
         return self._is_idle or self.n_rounds >= self.settings.max_rounds
 
     def saw(self, bound: float, other: float) -> None:
