@@ -61,9 +61,11 @@ __all__ = [
 Real = NDArray[Any]
 Mask = NDArray[np.bool_]
 
-# Rows that a thread prepares at a time, and rows of them that stay in its cache.
+# Rows that a thread prepares at a time, and rows of them that stay in its cache, or
+# entries where rows are short.
 _TASK_ROWS = 768
 _CACHED_ROWS = 64
+_CACHED_ENTRIES = 2**14
 # Entries below which starting threads costs more than they save.
 _FEW_ENTRIES = 2**17
 # Entries of an array of differences.
@@ -165,10 +167,11 @@ class SquaredDistances:
         # A slice costs no copy.
         chosen = slice(None) if width == n_columns else columns
         right = (storage or Storage()).empty((n_points, width + 2), dtype)
+        cached = max(_CACHED_ROWS, _CACHED_ENTRIES // (width + 2))
 
         def fill(chunk: slice) -> None:
-            for first in range(chunk.start, chunk.stop, _CACHED_ROWS):
-                some = slice(first, min(first + _CACHED_ROWS, chunk.stop))
+            for first in range(chunk.start, chunk.stop, cached):
+                some = slice(first, min(first + cached, chunk.stop))
                 block = rows[some][:, chosen]
                 right[some, :width] = block
                 right[some, width] = 1.0

@@ -33,10 +33,14 @@ _FEW_POINTS = 1000
 _ACCURACY = {np.dtype(np.float32): 3e-3, np.dtype(np.float64): 1e-6}
 # Close pairs for every point beyond which single precision will not do.
 _MANY_CLOSE = 4
-# Share that stands for an entry that is no pair: no projection keeps more than 1.
+# Share that stands for an entry that is no pair, and what its exponent is lowered by:
+# no projection keeps more than 1, and the weight is zero at any temperature.
 _FAR = 4.0
-# Weights below exp(-30) of the largest are rounded up: smaller numbers are slow.
+_NONE = 200.0
+# Weights below exp(-30) of the largest do not matter. They are rounded up where some
+# may be below exp(-80): numbers next to the smallest are slow.
 _SMALLEST = -30.0
+_SLOW = -80.0
 # A stripe lists its pairs where fewer than one in so many carry weight, and entries
 # up to which it does not.
 _SPARSE = 32
@@ -87,7 +91,8 @@ class _Part:
 
     Exponents are minus the share that a pair keeps, over the temperature; ``top`` is
     the largest. ``products`` are those of the weights, relative to ``top``, with the
-    points on either side; where few pairs matter, these are listed instead.
+    points on either side, the second one transposed; where few pairs matter, these are
+    listed instead.
     """
 
     stripe: slice
@@ -138,12 +143,14 @@ class SmoothedWorst:
         images = self._points @ factor.astype(self.dtype)
         distances = SquaredDistances.of(images, self.dtype)
         left = distances.left(slice(None)) * self.dtype.type(-1.0 / temperature)
+        # A product with a matrix that lies along its rows is a quarter faster.
+        right = np.ascontiguousarray(distances.right.T)
         # The last column sums weights.
         extended = np.empty((len(images), images.shape[1] + 1), self.dtype)
         extended[:, :-1], extended[:, -1] = images, 1.0
 
         def visit(stripe: _Stripe) -> _Part:
-            return self._visited(stripe, distances, left, extended, temperature)
+            return self._visited(stripe, left, right, extended, temperature)
 
         threads = 1 if len(images) <= _FEW_POINTS else n_threads()
         parts = threaded_list(visit, self._stripes, threads)
@@ -164,24 +171,23 @@ class SmoothedWorst:
     def _visited(
         self,
         stripe: _Stripe,
-        distances: SquaredDistances,
         left: Real,
+        right: Real,
         extended: Real,
         temperature: float,
     ) -> _Part:
         """Return what the pairs of a stripe add."""
         weights = self._workspace.arrays(1, stripe.inverse.shape, self.dtype)[0]
         columns = slice(stripe.rows.start, len(extended))
-        distances.block(left[stripe.rows], columns, weights)
+        np.matmul(left[stripe.rows], right[:, columns], out=weights)
         weights *= stripe.inverse
         flat = weights.ravel()
-        flat[stripe.absent] = -_FAR / temperature
+        flat[stripe.absent] = -_FAR / temperature - _NONE
         top = weights.max()
-        matters = None
-        if flat.size > _FEW_ENTRIES:
-            matters = flat > top + self.dtype.type(_SMALLEST)
-        if matters is not None and np.count_nonzero(matters) * _SPARSE < flat.size:
-            at = np.flatnonzero(matters)
+        # No pair loses less than nothing, so this is the least exponent.
+        least = -1.0 / temperature - float(top)
+        at = _sparse(flat, top) if least < _SMALLEST else None
+        if at is not None:
             row, column = np.divmod(at, weights.shape[1])
             return _Part(
                 stripe.rows,
@@ -194,11 +200,13 @@ class SmoothedWorst:
                 ),
             )
         weights -= top
-        np.maximum(weights, self.dtype.type(_SMALLEST), out=weights)
+        if least < _SLOW:
+            np.maximum(weights, self.dtype.type(_SMALLEST), out=weights)
         np.exp(weights, out=weights)
-        mass = float(weights.sum())
+        # The last row but one is all ones.
+        mass = float((weights @ right[-2, columns]).sum(dtype=np.float64))
         weights *= stripe.inverse
-        products = weights @ extended[columns], weights.T @ extended[stripe.rows]
+        products = weights @ extended[columns], extended[stripe.rows].T @ weights
         return _Part(stripe.rows, float(top), mass, products)
 
     def _prepared(self, dtype: np.dtype[Any]) -> tuple[list[_Stripe], Indices]:
@@ -223,22 +231,30 @@ class SmoothedWorst:
         return stripes, np.concatenate(close)
 
 
+def _sparse(exponents: Real, top: Real) -> Indices | None:
+    """Return which entries matter if these are few, else None."""
+    if exponents.size <= _FEW_ENTRIES:
+        return None
+    matters = exponents > top + exponents.dtype.type(_SMALLEST)
+    few = np.count_nonzero(matters) * _SPARSE < exponents.size
+    return np.flatnonzero(matters) if few else None
+
+
 def _summed(parts: list[_Part], extended: Real, top: float) -> tuple[float, Real]:
     """Return the sum of all weights, and of weighted other ends for every point."""
     total, sums = 0.0, np.zeros_like(extended)
-    for part in parts:
-        if part.products is None:
-            continue
+    dense = [part for part in parts if part.products is not None]
+    across = np.zeros(extended.T.shape if dense else 0, extended.dtype)
+    for part in dense:
+        assert part.products is not None
         scale = math.exp(part.top - top)
         total += scale * part.mass
-        for start, stop, product in zip(
-            (part.stripe.start, part.stripe.start),
-            (part.stripe.stop, len(extended)),
-            part.products,
-            strict=True,
-        ):
+        for product in part.products:
             product *= product.dtype.type(scale)
-            sums[start:stop] += product
+        sums[part.stripe] += part.products[0]
+        across[:, part.stripe.start :] += part.products[1]
+    if dense:
+        sums += across.T
     listed = [part.entries for part in parts if part.entries is not None]
     if listed:
         exponents = np.concatenate([each.exponents for each in listed]) - top
