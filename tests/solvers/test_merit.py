@@ -8,7 +8,9 @@ from numpy.testing import assert_allclose
 from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.rule import prepare_pairs
 from isoproj.pairs.smoothed import SmoothedWorst
+from isoproj.solvers.api import Clock
 from isoproj.solvers.descent.anneal import Pace, anneal
+from isoproj.solvers.descent.grassmann import descend
 from isoproj.solvers.descent.merit import Capped, Worst
 from isoproj.solvers.descent.objectives import soft_maximum
 from isoproj.solvers.descent.working_set import WorkingSet
@@ -57,10 +59,15 @@ class Watched:
 
     def __init__(self, enough):
         self.enough, self.seen, self.told = enough, [], 0
+        self.clock = Clock(None)
 
     @property
     def is_content(self):
         return min(self.seen) <= self.enough
+
+    @property
+    def distortion(self):
+        return min(self.seen, default=1.0)
 
     def see(self, basis, distortion):
         self.seen.append(distortion)
@@ -86,6 +93,49 @@ def test_annealing_ends_as_soon_as_the_incumbent_is_content():
     content = Watched(enough=1.0)
     anneal(known, start, ladder, content, settings=settings)
     assert content.told == 1
+
+
+def test_relative_temperatures_are_shares_of_what_the_best_basis_loses(monkeypatch):
+    told = []
+
+    def watched(secants, basis, temperature, **options):
+        told.append(temperature)
+        return descend(secants, basis, temperature, **options)
+
+    monkeypatch.setattr("isoproj.solvers.descent.anneal.descend", watched)
+    known, start = known_pairs(cloud(0, 12, 6)), random_basis(1, 6, 4)
+    ladder, watch = Ladder(temperatures=(0.05, 0.01, 0.002), tries=1), Watched(0.0)
+    settings = Settings().descent
+    anneal(known, start, ladder, watch, settings=settings, is_relative=True)
+    least = np.minimum.accumulate([1.0, *watch.seen[:-1]])
+    assert least[-1] < 0.9
+    assert_allclose(told, ladder.temperatures * least)
+
+
+def test_a_cold_move_that_overlooked_pairs_is_taken_back():
+    known = known_pairs(cloud(0, 40, 6), 3)
+    ladder = Ladder(temperatures=(0.001,), tries=1, careful_below=1.0)
+    settings = Settings().descent
+    whole = known_pairs(cloud(0, 40, 6))
+    start = anneal(whole, np.eye(6, 2), ladder, Watched(enough=0.0), settings=settings)
+    lost = float(whole.losses(start).max())
+    # Three pairs are no guide to all.
+    moved = anneal(known, start, ladder, Watched(enough=0.0), settings=settings)
+    assert whole.losses(moved).max() > lost
+    known = known_pairs(cloud(0, 40, 6), 3)
+    watch = Watched(enough=0.0)
+    kept = anneal(known, start, ladder, watch, settings=settings, lost=lost)
+    assert watch.seen[0] > lost
+    assert kept is start
+
+
+def test_annealing_ends_with_its_clock():
+    known, start = known_pairs(cloud(0, 12, 6)), random_basis(1, 6, 2)
+    ladder, watch = Ladder(temperatures=(0.05, 0.01), tries=3), Watched(enough=0.0)
+    watch.clock = Clock(0.0)
+    anneal(known, start, ladder, watch, settings=Settings().descent)
+    assert watch.told == 1
+    assert_allclose(watch.seen, known.losses(start).max(), atol=0.02)
 
 
 def test_few_pairs_within_reach_are_all_added():

@@ -14,7 +14,7 @@ from isoproj.pairs.directions import Secants
 from isoproj.pairs.oracle import PairSearch, SearchSettings
 from isoproj.pairs.rule import prepare_pairs
 from isoproj.proof.verify import check_claims
-from isoproj.solvers.api import Problem, Status
+from isoproj.solvers.api import Clock, Problem, Status
 from isoproj.solvers.descent.anneal import Review, polish
 from isoproj.solvers.descent.grassmann import descend
 from isoproj.solvers.descent.objectives import Curve, losses, soft_maximum
@@ -204,6 +204,15 @@ def test_descent_lowers_the_smoothed_maximum(temperature):
     assert_allclose(moved.T @ moved, np.eye(3), atol=1e-12)
 
 
+def test_a_descent_makes_no_step_once_its_clock_is_over():
+    secants, basis = working_set(13, 30, 10), random_basis(14, 10, 3)
+    # A start is shaken a little, so that it is no saddle point.
+    hurried = descend(secants, basis, 0.05, clock=Clock(0.0))
+    assert_allclose(hurried, basis, atol=0.01)
+    patient = descend(secants, basis, 0.05, clock=Clock(1e9))
+    assert np.abs(patient - basis).max() > 0.05
+
+
 def test_a_strict_descent_gives_up_where_it_overlooks_rows():
     secants, start = working_set(3, 40, 12), random_basis(4, 12, 3)
     blind = DescentSettings(reach=0.0, margin=1e-3)
@@ -257,6 +266,7 @@ class Restless:
 
     def __init__(self):
         self.starts = []
+        self.clock = Clock(None)
 
     def see(self, basis, distortion):
         return False
@@ -351,3 +361,13 @@ def test_further_searches_are_made_where_they_are_cheap_or_pay(
     phases = {step.phase for step in result.history}
     assert phases >= {"first projection", "bound", "polishing"}
     assert phases.isdisjoint({"search", "restarts"}) != is_searched
+
+
+def test_a_basis_of_many_pairs_is_shaken_only_where_local_optima_differ():
+    fine = DescentSettings()
+    coarse, many = fine.coarse(), fine.restart_pairs + 1
+    assert coarse.restarts(many, 20, gain=0.0) == 0
+    assert coarse.restarts(many, 20, gain=0.01) > 0
+    assert coarse.restarts(fine.restart_pairs, 20, gain=0.0) > 0
+    assert fine.restarts(many, 20, gain=0.0) > 0
+    assert fine.restarts(fine.shaken_pairs + 1, 20, gain=0.01) == 0

@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose
 from isoproj.pairs.directions import Secants
 from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.rule import prepare_pairs
+from isoproj.solvers.api import Clock
 from isoproj.solvers.relaxation.matrices import nearest_occupations
 from isoproj.solvers.relaxation.multipliers import Multipliers, _Smoothed
 from isoproj.solvers.relaxation.path import solve_relaxation
@@ -107,6 +108,23 @@ def test_features_of_mixed_scales_are_bounded_from_the_first_round_on(seed):
     found = state.round(worst)
     assert found.relaxed <= worst
     assert found.lower >= 0.01 * worst
+
+
+def test_a_round_without_time_is_a_valid_bound_and_makes_no_step():
+    rows = cloud(0, 60, 8)
+    state = begun(rows, 3, MultiplierSettings())
+    before = state.factor @ state.factor.T
+    hurried = state.round(0.5, Clock(0.0))
+    assert_allclose(state.factor @ state.factor.T, before, atol=1e-9)
+    assert 0.0 <= hurried.lower <= hurried.relaxed
+    patient = begun(rows, 3, MultiplierSettings()).round(0.5, Clock(1e9))
+    assert hurried.lower < patient.lower <= hurried.relaxed
+
+
+def test_first_rounds_are_coarser_than_later_ones_and_none_under_a_cap():
+    settings = MultiplierSettings(tolerance=1e-4, first_tolerance=1e-3, n_first=2)
+    assert [settings.tolerance_at(n) for n in range(4)] == [1e-3, 1e-3, 1e-4, 1e-4]
+    assert settings.capped().tolerance_at(0) == settings.capped_tolerance
 
 
 def test_weights_far_from_the_minimum_are_not_taken():

@@ -136,7 +136,12 @@ class Clock:
 
     def part(self, share: float) -> Clock:
         """Return a clock of the same start that allows a share of the time left."""
-        clock = Clock(None if self.left is None else self.seconds + share * self.left)
+        left = self.left
+        return self.until(None if left is None else self.seconds + share * left)
+
+    def until(self, limit: float | None) -> Clock:
+        """Return a clock of the same start with a limit of its own."""
+        clock = Clock(limit)
         clock._start = self._start
         return clock
 

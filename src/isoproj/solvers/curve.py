@@ -104,10 +104,10 @@ class _Curve:
             relaxation = self._relaxed(k)
             if k <= settings.loose_k or not self.bases:
                 starts.append(leading(relaxation.factor, k))
-        best = _best(self.known, starts, self.settings)
+        clock: Clock = self.problem.journal.clock
+        best = _best(self.known, starts, self.settings, clock)
         self.ks.append(k)
         self.bases.append(best.basis)
-        clock: Clock = self.problem.journal.clock
         step = Step(
             iteration=k,
             distortion=best.distortion,
@@ -153,6 +153,7 @@ class _BestBasis:
     """The basis of least distortion at one dimension."""
 
     basis: Array
+    clock: Clock
     distortion: float = math.inf
 
     @property
@@ -179,9 +180,11 @@ class _BestBasis:
         return Review(True, basis, merit)
 
 
-def _best(known: WorkingSet, starts: list[Array], settings: Settings) -> _BestBasis:
+def _best(
+    known: WorkingSet, starts: list[Array], settings: Settings, clock: Clock
+) -> _BestBasis:
     """Search from every start, and polish the best basis once."""
-    best, ladder = _BestBasis(starts[0]), settings.curve.ladder
+    best, ladder = _BestBasis(starts[0], clock), settings.curve.ladder
     descent = settings.descent
     for start in starts:
         best.see(start, known.grow(start, 2.0 * descent.near)[1])

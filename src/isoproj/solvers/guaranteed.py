@@ -22,7 +22,15 @@ from isoproj.numerics.arrays import distinct
 from isoproj.numerics.spectral import Array, orthonormal, top_eigenpairs
 from isoproj.numerics.threads import single_blas_thread
 from isoproj.pairs.oracle import PairSearch
-from isoproj.solvers.api import Journal, Problem, Result, Status, Stopped, Weights
+from isoproj.solvers.api import (
+    Clock,
+    Journal,
+    Problem,
+    Result,
+    Status,
+    Stopped,
+    Weights,
+)
 from isoproj.solvers.descent.anneal import Review, anneal, polish
 from isoproj.solvers.descent.grassmann import random_starts
 from isoproj.solvers.descent.merit import Capped, Merit
@@ -191,6 +199,11 @@ class _Kept:
     phase: str = ""
 
     @property
+    def clock(self) -> Clock:
+        """Time used and allowed."""
+        return self.journal.clock
+
+    @property
     def is_content(self) -> bool:
         """Whether a search may stop early: never."""
         return False
@@ -339,7 +352,7 @@ class _Capped:
             if best.codes.size:
                 self.kept.bound(replace(best, value=0.0))
             self.kept.tell(best.codes.size)
-        return self.kept.journal.clock.is_over
+        return self.kept.clock.is_over
 
     def _bounded(self, search: PairSearch, programme: MostKept) -> Relaxation:
         """Bound by projected gradients until that is content or gains nothing more."""
@@ -350,7 +363,7 @@ class _Capped:
         state = Multipliers.begin_capped(search, programme, lowest, settings)
         is_over = False
         while not is_over:
-            state.round(max(kept.cap, 1e-9))
+            state.round(max(kept.cap, 1e-9), kept.clock)
             best = state.best
             assert best is not None
             # A matrix that is known on some pairs only has no value.

@@ -26,7 +26,7 @@ import numpy as np
 from isoproj.numerics.arrays import distinct
 from isoproj.numerics.spectral import Array, orthonormal
 from isoproj.numerics.threads import single_blas_thread
-from isoproj.solvers.api import Clock, Journal, Problem, Result, Status, Stopped
+from isoproj.solvers.api import Journal, Problem, Result, Status, Stopped
 from isoproj.solvers.descent.flags import Flag, Stage, descend_flag, mean_flag
 from isoproj.solvers.descent.working_set import WorkingSet
 from isoproj.solvers.guaranteed import guaranteed
@@ -108,14 +108,6 @@ class NestedResult:
     basis: Array
     separate: dict[int, Result]
     whole: Result
-
-
-class _Deadline(Clock):
-    """The clock of a whole fit with an earlier limit."""
-
-    def __init__(self, whole: Clock, limit: float | None) -> None:
-        super().__init__(limit)
-        self._start = whole._start
 
 
 @single_blas_thread
@@ -212,7 +204,7 @@ class _Nested:
             # Whoever stops a fit does not want to wait for the rest of it.
             limit = 0.0
         self.n_left -= 1
-        return replace(journal, clock=_Deadline(clock, limit), history=[])
+        return replace(journal, clock=clock.until(limit), history=[])
 
     def timed(self, solver: Callable[[Problem], Result], posed: Problem) -> Result:
         """Solve within a share of the time, and note what stopped the solve."""

@@ -87,10 +87,17 @@ def _search(state: _Pooled) -> None:
     bounds, known = sides.bounds, state.known()
     bounds.phase = "search"
     for number in state.rounds():
-        ladder, settings = sides.ladder(is_given=state.is_given)
+        ladder = sides.ladder(is_given=state.is_given)
         if not bounds.is_content:
             stage = replace(ladder, temperatures=ladder.temperatures[number:][:1])
-            state.start = anneal(known, state.start, stage, bounds, settings=settings)
+            state.start = anneal(
+                known,
+                state.start,
+                stage,
+                bounds,
+                settings=sides.settings.descent,
+                is_relative=True,
+            )
         state.see(known)
         state.finished(number, number == len(ladder.temperatures) - 1)
 
@@ -125,7 +132,7 @@ class _Pooled:
     def rounds(self) -> range:
         """Return the numbers of the rounds that this stage may still take."""
         settings = self.pool.settings
-        ladder, _ = self.sides.ladder(is_given=self.is_given)
+        ladder = self.sides.ladder(is_given=self.is_given)
         counts = {
             "early": settings.early_rounds,
             "search": len(ladder.temperatures),
@@ -146,7 +153,7 @@ class _Pooled:
         """Tell a round of the bound, and finish it."""
         bounds = self.sides.bounds
         # What a limit has cut short is not what a run without it would have found.
-        is_whole = not bounds.journal.clock.is_over
+        is_whole = not bounds.clock.is_over
         try:
             bounds.tell(self.pool.codes.size)
         finally:
@@ -250,7 +257,7 @@ class _PooledLower:
             inside,
             LargestFloor(sides.k, state.relaxation),
             tol=min(state.pool.settings.loose_gap, tol),
-            callback=lambda *_: sides.bounds.journal.clock.is_over,
+            callback=lambda *_: sides.bounds.clock.is_over,
             settings=sides.settings.relaxation,
         )
         state.relaxation = relaxation
@@ -277,13 +284,14 @@ class _PooledLower:
         if last is not None:
             codes = distinct(codes, last.codes)
         multipliers = Multipliers.begin(inside, codes, basis, settings)
-        best, is_over = multipliers.round(1.0), False
+        clock = sides.bounds.clock
+        best, is_over = multipliers.round(1.0, clock), False
         while not is_over:
-            multipliers.round(max(best.relaxed, 1e-9))
+            multipliers.round(max(best.relaxed, 1e-9), clock)
             assert multipliers.best is not None
             best = multipliers.best
             multipliers.saw(best.lower, sides.bounds.distortion)
-            is_over = multipliers.is_over or sides.bounds.journal.clock.is_over
+            is_over = multipliers.is_over or clock.is_over
         if last is not None and last.upper < best.upper:
             best = replace(last, factor=best.factor, value=best.value)
         return best

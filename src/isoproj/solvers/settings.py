@@ -95,6 +95,9 @@ class DescentSettings:
         ``hot`` where ``tol`` is not fine.
     rounds, programmes : int
         Rounds of polishing, and quadratic programmes in each, for a small basis.
+    blind_rounds, coarse_blind_rounds : int
+        Rounds of polishing, one after another, that may gain nothing because they
+        overlooked pairs, where ``tol`` is fine and where it is not.
     small_basis : int
         Entries of a basis up to which polishing takes more than one round: a programme
         costs the number of tight pairs squared times the entries of the basis.
@@ -138,6 +141,10 @@ class DescentSettings:
     n_shaken, shaken_pairs, shake : int, int, float
         In more dimensions the best basis is shaken so often, by this angle in radians,
         as long as that looks at so many pairs in all.
+    shaken_gain, coarse_shaken_gain : float
+        Where pairs are more than ``restart_pairs``, that is tried only if the search
+        from the rounding lowered the worst loss by this share, a sign that local optima
+        differ; where ``tol`` is fine and where it is not.
     frugal_k, coarse_frugal_k : int
         Below so many dimensions further searches gain next to nothing, and are left out
         unless pairs are at most ``restart_pairs``; where ``tol`` is fine and where it
@@ -148,8 +155,8 @@ class DescentSettings:
     restart_gain : float
         A start that lowers the worst loss by less than this share gains nothing.
     cheap_pairs, cheap_patience : int
-        Up to this many pairs, so many random starts in a row may gain nothing; else
-        one.
+        Up to this many pairs, so many random starts in a row may gain nothing; up to
+        ``restart_pairs`` one, and none where pairs are more.
     warm_batches : int
         Batches of pairs to begin with from a solution of nearly the same problem.
     least_loss : float
@@ -183,6 +190,8 @@ class DescentSettings:
     coarse_hot: float = 5e-4
     rounds: int = 8
     programmes: int = 3
+    blind_rounds: int = 4
+    coarse_blind_rounds: int = 2
     small_basis: int = 9_000
     few_pairs: int = 6_000
     largest_set: int = 40_000
@@ -216,7 +225,9 @@ class DescentSettings:
     n_shaken: int = 4
     frugal_k: int = 0
     coarse_frugal_k: int = 16
-    shaken_pairs: int = 2_000_000
+    shaken_pairs: int = 8_000_000
+    shaken_gain: float = 0.0
+    coarse_shaken_gain: float = 1e-3
     shake: float = 0.2
     warm_batches: int = 3
     least_loss: float = 1e-6
@@ -248,13 +259,19 @@ class DescentSettings:
             gain=self.coarse_gain,
             band=self.coarse_band,
             programmes=1,
+            blind_rounds=self.coarse_blind_rounds,
             is_partial=False,
             frugal_k=self.coarse_frugal_k,
+            shaken_gain=self.coarse_shaken_gain,
         )
+
+    def scale(self, loss: float) -> float:
+        """Return what shares of a worst loss are shares of."""
+        return min(1.0, max(loss, self.least_loss))
 
     def at(self, loss: float) -> DescentSettings:
         """Return figures for a worst loss: temperatures are shares of it."""
-        scale = min(1.0, max(loss, self.least_loss))
+        scale = self.scale(loss)
         return replace(
             self,
             ladder=self.ladder.times(scale),
@@ -266,11 +283,15 @@ class DescentSettings:
             excess=scale * self.excess,
         )
 
-    def restarts(self, n_pairs: int, k: int) -> int:
-        """Return how many further starts are cheap."""
+    def restarts(self, n_pairs: int, k: int, gain: float) -> int:
+        """Return how many further starts are cheap, or may pay.
+
+        ``gain`` is the share by which the search from the rounding lowered the loss.
+        """
         if k <= self.restart_k:
             return self.n_restarts if self.is_cheap(n_pairs) else 0
-        if k < self.frugal_k and not self.is_cheap(n_pairs):
+        is_vain = k < self.frugal_k or gain < self.shaken_gain
+        if is_vain and not self.is_cheap(n_pairs):
             return 0
         return min(self.n_shaken, self.shaken_pairs // n_pairs)
 
@@ -280,8 +301,9 @@ class DescentSettings:
 
     def restart_patience(self, n_pairs: int, k: int) -> int:
         """Return how many starts in a row may gain nothing."""
-        is_cheap = k <= self.restart_k and n_pairs <= self.cheap_pairs
-        return self.cheap_patience if is_cheap else 1
+        if k <= self.restart_k and n_pairs <= self.cheap_pairs:
+            return self.cheap_patience
+        return int(self.is_cheap(n_pairs))
 
     def batch_size(self, k: int) -> int:
         """Return how many pairs a search adds at most."""
@@ -375,17 +397,18 @@ class MultiplierSettings:
         Smoothing of the maximum, as a share of the losses that matter; that of the
         first round, and the factor by which it falls from then on. Weights spread over
         the tight pairs soonest while smoothing is large.
-    capped_smoothing, capped_steps : float, int
-        Smoothing and steps under a cap, where the first matrix is near the optimum
-        already.
+    capped_smoothing, capped_steps, capped_tolerance : float, int, float
+        Smoothing, steps and tolerance under a cap, where the first matrix is near the
+        optimum already.
     heating : float
         Factor by which smoothing rises after a round that ended far from its minimum.
     steps : int
         Most steps of a round.
     memory : int
         Steps over which the value may rise.
-    tolerance : float
-        A round ends when a step promises less than this multiple of the smoothing.
+    tolerance, first_tolerance, n_first : float, float, int
+        A round ends when a step promises less than this multiple of the smoothing; the
+        second is that of so many first rounds, whose weights are not the last.
     single : float
         Smoothing above which rounds run in single precision.
     near : float
@@ -423,7 +446,10 @@ class MultiplierSettings:
     heating: float = 4.0
     steps: int = 100
     memory: int = 8
-    tolerance: float = 1e-4
+    tolerance: float = 3e-4
+    first_tolerance: float = 1e-3
+    n_first: int = 2
+    capped_tolerance: float = 1e-4
     single: float = 3e-5
     near: float = 0.006
     batch: int = 4_000
@@ -446,6 +472,10 @@ class MultiplierSettings:
         """Return the smoothing after so many rounds, as a share of the losses."""
         return max(self.smoothing, self.first_smoothing * self.cooling**n_rounds)
 
+    def tolerance_at(self, n_rounds: int) -> float:
+        """Return the tolerance after so many rounds."""
+        return self.first_tolerance if n_rounds < self.n_first else self.tolerance
+
     def capped(self) -> MultiplierSettings:
         """Return figures for an objective under a cap."""
         return replace(
@@ -453,6 +483,8 @@ class MultiplierSettings:
             smoothing=self.capped_smoothing,
             first_smoothing=0.0,
             steps=self.capped_steps,
+            tolerance=self.capped_tolerance,
+            n_first=0,
         )
 
     def most_columns(self, k: int) -> int:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from isoproj.numerics.spectral import (
     top_eigenvalue_sum,
 )
 from isoproj.pairs.oracle import PairSearch, Weakest
-from isoproj.solvers.api import Journal, Problem, Result, Status, Weights
+from isoproj.solvers.api import Clock, Journal, Problem, Result, Status, Weights
 from isoproj.solvers.descent.anneal import Pace, Review, anneal, polish
 from isoproj.solvers.descent.grassmann import random_starts
 from isoproj.solvers.descent.merit import Merit, Worst
@@ -46,8 +47,6 @@ COARSE = 5e-3
 # Rows that the interior point starts with: fewest in multiples of k, and most.
 _HEAVY = 8
 _MOST_HEAVY = 1500
-# Rounds of polishing without gain that may overlook pairs.
-_BLIND_ROUNDS = 4
 # The relaxation's own gap from which on the interior point goes on, however many pairs
 # are tight.
 _LOOSE = 0.1
@@ -57,6 +56,8 @@ _FAR = 0.3
 _OPEN = 0.1
 # Rounds that bound a problem before a long search.
 _EARLY_ROUNDS = 2
+# Share of the time left that a bound may take: the searches after it gain as much.
+_BOUND_SHARE = 0.4
 # A gap that can make a basis optimal where the relaxation's optimum is a projection.
 _FINE = 1e-3
 
@@ -77,6 +78,11 @@ class Bounds:
     enough: float = 0.0
     phase: str = ""
     n_idle: int = 0  # rounds of polishing, one after another, that gained little
+
+    @property
+    def clock(self) -> Clock:
+        """Time used and allowed."""
+        return self.journal.clock
 
     @property
     def gap(self) -> float:
@@ -143,7 +149,7 @@ class Bounds:
         settings = self.settings.at(before)
         is_blind = excess > settings.excess
         self.n_idle = 0 if distortion <= before - settings.gain else self.n_idle + 1
-        is_settled = self.n_idle >= (_BLIND_ROUNDS if is_blind else 1)
+        is_settled = self.n_idle >= (settings.blind_rounds if is_blind else 1)
         start = basis if is_blind else self.basis
         return Review(is_settled, start, merit, is_blind)
 
@@ -220,11 +226,11 @@ class Sides:
             relaxation = self.closed(relaxation)
         seeds = distinct(known.codes, self.seeds(relaxation))
         known = self.first_set(problem.search, bounds.basis, seeds)
-        bounds.phase = "search"
+        bounds.phase, before = "search", bounds.distortion
         if not (bounds.is_content or (given is None and self.is_rounding_vain())):
             self.descend(known, leading(relaxation.factor, self.k))
         if not bounds.is_content:
-            self.restarted(known)
+            self.restarted(known, 1.0 - bounds.distortion / before)
         if not bounds.is_content:
             bounds.phase = "polishing"
             self.cool(known)
@@ -232,7 +238,9 @@ class Sides:
                 self.polish(known, bounds)
         # A bound that was near enough to a worse basis may be too far from this one.
         if not bounds.is_proved(tol):
-            self.closed(relaxation)
+            if self.multipliers is not None:
+                relaxation = self.bounded(bounds.basis, share=1.0)
+            self.closed(relaxation, share=1.0)
 
     def is_rounding_vain(self) -> bool:
         """Return whether a search from the relaxation's rounding would gain little.
@@ -263,39 +271,54 @@ class Sides:
         self, known: WorkingSet, start: Array, *, is_given: bool = False
     ) -> None:
         """Search for a basis from a start, as far as it takes to tell starts apart."""
-        bounds = self.bounds
-        ladder, descent = self.ladder(is_given=is_given)
+        bounds, descent = self.bounds, self.settings.descent
         # A given basis begins at lower temperatures than others.
         pace = None if is_given else Pace(self.pace, descent.lags)
         before = bounds.distortion
-        anneal(known, start, ladder, bounds, pace=pace, settings=descent)
+        anneal(
+            known,
+            start,
+            self.ladder(is_given=is_given),
+            bounds,
+            pace=pace,
+            settings=descent,
+            is_relative=True,
+        )
         if pace is not None and bounds.distortion < before:
             self.pace = tuple(pace.own)
 
-    def ladder(self, *, is_given: bool) -> tuple[Ladder, DescentSettings]:
-        """Return how a search cools, which depends on what the best basis loses."""
-        descent = self.settings.descent.at(self.bounds.distortion)
+    def ladder(self, *, is_given: bool) -> Ladder:
+        """Return how a search cools, in shares of what the best basis loses."""
+        descent = self.settings.descent
         if is_given:
             # A given basis is near an optimum already: heat would only lose it.
-            return descent.ladder.last(descent.given_stages), descent
-        return descent.ladder.first(descent.cold_stages), descent
+            return descent.ladder.last(descent.given_stages)
+        return descent.ladder.first(descent.cold_stages)
 
     def cool(self, known: WorkingSet) -> None:
         """Search on from the best basis, at the lowest temperatures."""
-        descent = self.settings.descent.at(self.bounds.distortion)
+        bounds = self.bounds
+        descent = self.settings.descent.at(bounds.distortion)
         ladder = descent.ladder.last(descent.cold_stages)
         if known.search.is_sampled:
             ladder = ladder.eased(descent.easing)
         few = descent.few(known.search, self.k)
         if few:
+            # A pair that comes within reach later is then checked, not overlooked.
+            lowest = known.search.lowest(bounds.basis, few).codes
+            known = self.working_set(known.search, distinct(known.codes, lowest))
             reach = descent.reaches(ladder.temperatures[0])
-            known.grow(self.bounds.basis, descent.near, reach=reach, few=few)
-        anneal(known, self.bounds.basis, ladder, self.bounds, settings=descent)
+            known.grow(bounds.basis, descent.near, reach=reach, few=few)
+        lost = bounds.distortion
+        anneal(known, bounds.basis, ladder, bounds, settings=descent, lost=lost)
 
-    def bounded(self, basis: Array, rounds: int | None = None) -> Relaxation:
+    def bounded(
+        self, basis: Array, rounds: int | None = None, share: float = _BOUND_SHARE
+    ) -> Relaxation:
         """Bound by projected gradients until that is content or gains nothing more.
 
-        With ``rounds``, only so many are made; the next call goes on from there.
+        No round begins once a share of the time left is used up and, with ``rounds``,
+        only so many are made; the next call goes on from there.
         """
         bounds, settings = self.bounds, self.settings.multipliers
         search = self.problem.search
@@ -308,43 +331,54 @@ class Sides:
             codes = distinct(weakest, sample)
             self.multipliers = Multipliers.begin(search, codes, basis, settings)
         state = self.multipliers
+        clock = bounds.clock.part(share)
         while not state.is_over and state.n_rounds != rounds:
             scale = min(bounds.distortion, bounds.relaxed)
-            bounds.see_relaxation(state.round(max(scale, 1e-9)))
+            bounds.see_relaxation(state.round(max(scale, 1e-9), bounds.clock))
             # A rounding seldom beats a search; before one it is what there is.
             if rounds is not None:
                 bounds.measure(search, leading(state.factor, self.k))
             bounds.tell(state.codes.size)
-            if bounds.is_proved(self.problem.tol):
+            if clock.is_over or bounds.is_proved(self.problem.tol):
                 break
             state.saw(bounds.lower, bounds.distortion)
         assert state.best is not None
         self.n_tight = state.perplexity
         return state.best
 
-    def closed(self, warm: Relaxation) -> Relaxation:
-        """Close the relaxation's own gap where that is affordable or asked for."""
+    def closed(self, warm: Relaxation, share: float = _BOUND_SHARE) -> Relaxation:
+        """Close the relaxation's own gap where that is affordable or asked for.
+
+        It may take a share of the time left.
+        """
         bounds, problem = self.bounds, self.problem
         settings = self.settings.multipliers
         is_few = self.n_tight <= settings.few_tight
         is_loose = bounds.solver_gap > _LOOSE
+        is_cut = self.multipliers is not None and not self.multipliers.is_over
+        if is_cut and bounds.clock.left is not None:
+            return warm
         if problem.tol >= COARSE and not (is_few or is_loose):
             return warm
         bounds.phase = "closing the bound"
         if bounds.solver_gap > _FAR:
-            return self.lower()
+            return self.lower(share=share)
         # Multipliers spread weights over many pairs; the heaviest are the rows to start
         # from.
         count = max(_HEAVY * self.k, min(_MOST_HEAVY, int(self.n_tight)))
         heavy = np.argsort(-warm.weights, kind="stable")[:count]
         weights = warm.weights[heavy] / warm.weights[heavy].sum()
-        return self.lower(replace(warm, codes=warm.codes[heavy], weights=weights))
+        warm = replace(warm, codes=warm.codes[heavy], weights=weights)
+        return self.lower(warm, share)
 
-    def restarted(self, known: WorkingSet) -> None:
-        """Search from further starts where that is cheap."""
+    def restarted(self, known: WorkingSet, gain: float) -> None:
+        """Search from further starts where that is cheap or may pay.
+
+        ``gain`` is the share by which the search from the rounding lowered the loss.
+        """
         descent, asked = self.settings.descent, self.problem.n_restarts
         n_pairs = known.search.n_pairs
-        count = descent.restarts(n_pairs, self.k) if asked is None else asked
+        count = descent.restarts(n_pairs, self.k, gain) if asked is None else asked
         self.bounds.phase = "restarts"
         idle = 0
         for start in self._starts(known, count):
@@ -380,14 +414,15 @@ class Sides:
             return np.empty(0, dtype=np.intp)
         return self.problem.search.encode(np.sort(self.problem.known, axis=1))
 
-    def lower(self, warm: Relaxation | None = None) -> Relaxation:
+    def lower(self, warm: Relaxation | None = None, share: float = 1.0) -> Relaxation:
         """Solve the relaxation by the interior point, and see its rounding."""
         search, bounds = self.problem.search, self.bounds
+        clock = bounds.clock.part(share)
         relaxation = solve_relaxation(
             search,
             LargestFloor(self.k, warm),
             tol=self._wanted_gap(),
-            callback=self._told,
+            callback=partial(self._told, clock),
             settings=self.settings.relaxation.expecting(min(self.n_tight, _MOST_HEAVY)),
         )
         bounds.see_relaxation(relaxation)
@@ -404,13 +439,13 @@ class Sides:
             return tol
         return TENTH * max(tol, self.bounds.gap)
 
-    def _told(self, iteration: int, best: Relaxation) -> bool:
+    def _told(self, clock: Clock, iteration: int, best: Relaxation) -> bool:
         """Tell a step of the interior point; return whether to stop it."""
         bounds = self.bounds
         if iteration and iteration % 4 == 0:
             bounds.see_relaxation(best)
             bounds.tell(best.codes.size)
-        return bounds.journal.clock.is_over or bounds.is_proved(self.problem.tol)
+        return clock.is_over or bounds.is_proved(self.problem.tol)
 
     def warm(self, start: Array, codes: Indices) -> None:
         """Search from a solution of nearly the same problem."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from isoproj.numerics.spectral import Array
+from isoproj.solvers.api import Clock
 from isoproj.solvers.descent.grassmann import Stage, cooled, descend
 from isoproj.solvers.descent.merit import Merit, Worst
 from isoproj.solvers.descent.objectives import OnAllPairs
@@ -71,6 +72,14 @@ class Incumbent(Protocol):
     """The best basis so far, and when it is good enough."""
 
     @property
+    def clock(self) -> Clock:
+        """Time used and allowed."""
+
+    @property
+    def distortion(self) -> float:
+        """What the best basis loses over all pairs."""
+
+    @property
     def is_content(self) -> bool:
         """Whether nothing is left to do."""
 
@@ -95,28 +104,41 @@ def anneal(
     merit: Merit | None = None,
     pace: Pace | None = None,
     settings: DescentSettings,
+    is_relative: bool = False,
+    lost: float = math.inf,
 ) -> Array:
     """Cool down, growing the set at each temperature; return the last basis.
+
+    ``lost`` is what the start loses over all pairs, where that is known: a cold move
+    that overlooked pairs is then taken back at once.
+
+    Where it is relative, temperatures and settings are shares of what the best basis
+    loses when a stage begins: the first ones may lower that much.
 
     A stage sees all pairs at once where their number allows that: a working set misses
     those that matter after the next move. Once few pairs are within reach of the worst,
     these are in the set, and the colder stages see only them, until one of them was
-    blind to a pair that mattered.
+    blind to a pair that mattered. No step begins once the clock is over; what was
+    found by then is measured and seen.
     """
     merit = Worst() if merit is None else merit
-    search, worst = known.search, math.inf
+    search, worst = known.search, lost
     is_listed = known.complete_at is basis
     few = settings.few(search, basis.shape[1])
-    following = (*ladder.temperatures[1:], 0.0)
-    for temperature, colder in zip(ladder.temperatures, following, strict=True):
-        slack = 2.0 * temperature + settings.near
-        reach = settings.reaches(colder)
-        for _ in range(ladder.tries):
-            is_warm = temperature >= settings.coldest_of(search)
+    clock, steps, own = incumbent.clock, ladder, settings
+    for number in range(len(ladder.temperatures)):
+        if is_relative:
+            steps = ladder.times(settings.scale(incumbent.distortion))
+            own = settings.at(incumbent.distortion)
+        temperature, colder = (*steps.temperatures, 0.0)[number : number + 2]
+        slack = 2.0 * temperature + own.near
+        reach = own.reaches(colder)
+        for _ in range(steps.tries):
+            is_warm = temperature >= own.coldest_of(search)
             is_seeing = is_warm and not is_listed
             sees_all = is_seeing and not search.is_sampled
             if is_seeing:
-                stage = Stage.of(temperature, settings, is_loose=ladder.is_loose)
+                stage = Stage.of(temperature, own, is_loose=steps.is_loose, clock=clock)
                 moved = _seeing(known, basis, merit, stage)
             else:
                 moved = descend(
@@ -124,28 +146,29 @@ def anneal(
                     basis,
                     temperature,
                     merit=merit,
-                    is_loose=ladder.is_loose,
+                    is_loose=steps.is_loose,
                     is_strict=is_listed,
-                    settings=settings,
+                    settings=own,
+                    clock=clock,
                 )
             is_blind = is_listed and moved is basis
             excess, overall = known.grow(
                 moved, slack, cap=merit.cap, reach=reach, few=few
             )
             incumbent.see(moved, overall)
-            is_near = sees_all or excess < ladder.patience * temperature
+            is_near = sees_all or excess < steps.patience * temperature
             is_seen = is_near and not is_blind
             # Blind to the pairs just added, a cold move may be a step back.
-            is_careful = is_seeing or temperature <= ladder.careful_below
+            is_careful = is_seeing or temperature <= steps.careful_below
             if is_seen or overall < worst or not is_careful:
                 basis, worst = moved, overall
             is_listed = is_seen and known.complete_at is basis
             incumbent.tell(known.size)
             if incumbent.is_content:
                 return basis
-            if is_seen:
+            if is_seen or clock.is_over:
                 break
-        if pace is not None and pace.falls_behind(overall):
+        if clock.is_over or (pace is not None and pace.falls_behind(overall)):
             break
     return basis
 
@@ -184,6 +207,11 @@ def polish(
         # After the last round nothing would look at what this finds.
         if review.is_reheated and left:
             basis = descend(
-                known.secants, basis, temperature, merit=merit, settings=settings
+                known.secants,
+                basis,
+                temperature,
+                merit=merit,
+                settings=settings,
+                clock=incumbent.clock,
             )
     return basis

@@ -13,6 +13,7 @@ import scipy.linalg
 
 from isoproj.numerics.spectral import Array, orthonormal
 from isoproj.pairs.directions import Secants
+from isoproj.solvers.api import Clock
 from isoproj.solvers.descent.merit import Merit, Worst
 from isoproj.solvers.descent.objectives import (
     Objective,
@@ -116,13 +117,22 @@ class Stage:
     temperature: float
     max_iter: int
     tolerance: float
+    clock: Clock = field(default_factory=lambda: Clock(None))
 
     @staticmethod
-    def of(temperature: float, settings: DescentSettings, *, is_loose: bool) -> Stage:
+    def of(
+        temperature: float,
+        settings: DescentSettings,
+        *,
+        is_loose: bool,
+        clock: Clock | None = None,
+    ) -> Stage:
         """Return the stage that a temperature deserves."""
+        steps, tolerance = settings.steps, settings.tolerance
         if is_loose or temperature > settings.hot:
-            return Stage(temperature, settings.loose_steps, settings.loose_tolerance)
-        return Stage(temperature, settings.steps, settings.tolerance)
+            steps, tolerance = settings.loose_steps, settings.loose_tolerance
+        clock = Clock(None) if clock is None else clock
+        return Stage(temperature, steps, tolerance, clock)
 
     def run(self, objective: Objective, basis: Real) -> Real:
         """Return the basis after limited-memory BFGS."""
@@ -131,7 +141,8 @@ class Stage:
         history = [state.value]
         rounding = max(1e-12, 4.0 * float(np.finfo(state.gradient.dtype).eps))
         for _ in range(self.max_iter):
-            if float(np.linalg.norm(state.gradient)) < rounding:
+            is_flat = float(np.linalg.norm(state.gradient)) < rounding
+            if is_flat or self.clock.is_over:
                 break
             step = _step(memory, state.basis, state.gradient)
             slope = float(np.vdot(state.gradient, step))
@@ -174,6 +185,7 @@ def descend(
     is_loose: bool = False,
     is_strict: bool = False,
     settings: DescentSettings | None = None,
+    clock: Clock | None = None,
 ) -> Array:
     """Minimise the smoothed merit at one temperature, as exactly as it deserves.
 
@@ -196,6 +208,8 @@ def descend(
         Whether a move that overlooked rows twice is given up.
     settings : DescentSettings or None
         Tuning figures.
+    clock : Clock or None
+        No step begins once this is over; None means no limit.
 
     Returns
     -------
@@ -207,7 +221,7 @@ def descend(
         return basis
     settings = DescentSettings() if settings is None else settings
     merit = Worst() if merit is None else merit
-    stage = Stage.of(temperature, settings, is_loose=is_loose)
+    stage = Stage.of(temperature, settings, is_loose=is_loose, clock=clock)
     rows = secants.astype(np.float32) if temperature > settings.single else secants
     objective = OnRows(rows, merit, temperature)
     start = basis.astype(rows.dtype)

@@ -50,6 +50,7 @@ from isoproj.numerics.spectral import (
 from isoproj.numerics.threads import n_threads, threaded_list
 from isoproj.pairs.directions import Secants, quadratic_values
 from isoproj.pairs.oracle import PairSearch
+from isoproj.solvers.api import Clock
 from isoproj.solvers.descent.objectives import Real
 from isoproj.solvers.relaxation.matrices import (
     central_occupations,
@@ -224,14 +225,15 @@ class Multipliers:
         enough = min(paying, self.settings.accuracy * abs(bound))
         self._is_idle = gain * ratio / (1.0 - ratio) <= enough
 
-    def round(self, scale: float) -> Relaxation:
+    def round(self, scale: float, clock: Clock | None = None) -> Relaxation:
         """Minimise once, take in overlooked pairs, and return both sides.
 
-        ``scale`` is the size of losses that matter; smoothing is a share of it.
+        ``scale`` is the size of losses that matter; smoothing is a share of it. No step
+        begins once the clock is over.
         """
         settings, search = self.settings, self.search
         smoothing = scale * self._heat * settings.smoothing_at(self.n_rounds)
-        found, is_near = self._minimised(smoothing)
+        found, is_near = self._minimised(smoothing, clock)
         self.occupations, turn = np.linalg.eigh(found.matrix)
         self.occupations = nearest_occupations(self.occupations, self.k)
         self.space = self.space @ turn
@@ -252,7 +254,7 @@ class Multipliers:
         self.n_rounds += 1
         return relaxation
 
-    def _minimised(self, smoothing: float) -> tuple[_State, bool]:
+    def _minimised(self, smoothing: float, clock: Clock | None) -> tuple[_State, bool]:
         """Return the lowest state of a round, and whether it is near the minimum."""
         secants = Secants(self.search.coordinates, self.search.decode(self.codes))
         dtype = np.float32 if smoothing > self.settings.single else np.float64
@@ -271,7 +273,9 @@ class Multipliers:
             self.price,
         )
         matrix = np.diag(self.occupations)
-        found, self._step, is_near = inner.minimise(matrix, self._step, self.settings)
+        tolerance = self.settings.tolerance_at(self.n_rounds)
+        settings = replace(self.settings, tolerance=tolerance)
+        found, self._step, is_near = inner.minimise(matrix, self._step, settings, clock)
         return found, is_near
 
     def _bounded(self, weights: Array, factor: Array, value: float) -> Relaxation:
@@ -416,7 +420,11 @@ class _Smoothed:
         return np.asarray(np.sum(parts, axis=0), dtype=np.float64)
 
     def minimise(
-        self, matrix: Array, step: float, settings: MultiplierSettings
+        self,
+        matrix: Array,
+        step: float,
+        settings: MultiplierSettings,
+        clock: Clock | None = None,
     ) -> tuple[_State, float, bool]:
         """Return the lowest state, the next step's length, and whether it is near.
 
@@ -424,7 +432,10 @@ class _Smoothed:
         """
         state = best = self.at(matrix)
         values = deque([state.value], maxlen=settings.memory)
+        clock = Clock(None) if clock is None else clock
         for _ in range(settings.steps):
+            if clock.is_over:
+                break
             target = self._projected(state.matrix + step * state.moment)
             move = target - state.matrix
             slope = -trace_product(state.moment, move)
