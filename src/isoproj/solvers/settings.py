@@ -157,6 +157,9 @@ class DescentSettings:
     cheap_pairs, cheap_patience : int
         Up to this many pairs, so many random starts in a row may gain nothing; up to
         ``restart_pairs`` one, and none where pairs are more.
+    shaken_patience, coarse_shaken_patience : int
+        Shaken starts in a row that may gain nothing, up to ``restart_pairs`` pairs;
+        where ``tol`` is fine and where it is not.
     warm_batches : int
         Batches of pairs to begin with from a solution of nearly the same problem.
     least_loss : float
@@ -191,7 +194,7 @@ class DescentSettings:
     rounds: int = 8
     programmes: int = 3
     blind_rounds: int = 4
-    coarse_blind_rounds: int = 2
+    coarse_blind_rounds: int = 1
     small_basis: int = 9_000
     few_pairs: int = 6_000
     largest_set: int = 40_000
@@ -226,6 +229,8 @@ class DescentSettings:
     frugal_k: int = 0
     coarse_frugal_k: int = 16
     shaken_pairs: int = 8_000_000
+    shaken_patience: int = 1
+    coarse_shaken_patience: int = 0
     shaken_gain: float = 0.0
     coarse_shaken_gain: float = 1e-3
     shake: float = 0.2
@@ -262,6 +267,7 @@ class DescentSettings:
             blind_rounds=self.coarse_blind_rounds,
             is_partial=False,
             frugal_k=self.coarse_frugal_k,
+            shaken_patience=self.coarse_shaken_patience,
             shaken_gain=self.coarse_shaken_gain,
         )
 
@@ -303,7 +309,8 @@ class DescentSettings:
         """Return how many starts in a row may gain nothing."""
         if k <= self.restart_k and n_pairs <= self.cheap_pairs:
             return self.cheap_patience
-        return int(self.is_cheap(n_pairs))
+        patience = 1 if k <= self.restart_k else self.shaken_patience
+        return patience if self.is_cheap(n_pairs) else 0
 
     def batch_size(self, k: int) -> int:
         """Return how many pairs a search adds at most."""
