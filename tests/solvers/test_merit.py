@@ -104,9 +104,10 @@ def test_relative_temperatures_are_shares_of_what_the_best_basis_loses(monkeypat
 
     monkeypatch.setattr("isoproj.solvers.descent.anneal.descend", watched)
     known, start = known_pairs(cloud(0, 12, 6)), random_basis(1, 6, 4)
-    ladder, watch = Ladder(temperatures=(0.05, 0.01, 0.002), tries=1), Watched(0.0)
+    ladder = Ladder(temperatures=(0.05, 0.01, 0.002), tries=1, is_relative=True)
+    watch = Watched(enough=0.0)
     settings = Settings().descent
-    anneal(known, start, ladder, watch, settings=settings, is_relative=True)
+    anneal(known, start, ladder, watch, settings=settings)
     least = np.minimum.accumulate([1.0, *watch.seen[:-1]])
     assert least[-1] < 0.9
     assert_allclose(told, ladder.temperatures * least)

@@ -16,7 +16,7 @@ from isoproj.pairs.rule import prepare_pairs
 from isoproj.proof.verify import check_claims
 from isoproj.solvers.api import Clock, Problem, Status
 from isoproj.solvers.descent.anneal import Review, polish
-from isoproj.solvers.descent.grassmann import descend
+from isoproj.solvers.descent.grassmann import Stage, descend
 from isoproj.solvers.descent.objectives import Curve, losses, soft_maximum
 from isoproj.solvers.descent.sqp import finish, simplex_minimiser
 from isoproj.solvers.descent.working_set import WorkingSet
@@ -207,9 +207,11 @@ def test_descent_lowers_the_smoothed_maximum(temperature):
 def test_a_descent_makes_no_step_once_its_clock_is_over():
     secants, basis = working_set(13, 30, 10), random_basis(14, 10, 3)
     # A start is shaken a little, so that it is no saddle point.
-    hurried = descend(secants, basis, 0.05, clock=Clock(0.0))
+    settings = DescentSettings()
+    over, open_end = (Stage.of(0.05, settings, Clock(t)) for t in (0.0, 1e9))
+    hurried = descend(secants, basis, 0.05, stage=over)
     assert_allclose(hurried, basis, atol=0.01)
-    patient = descend(secants, basis, 0.05, clock=Clock(1e9))
+    patient = descend(secants, basis, 0.05, stage=open_end)
     assert np.abs(patient - basis).max() > 0.05
 
 

@@ -90,14 +90,8 @@ def _search(state: _Pooled) -> None:
         ladder = sides.ladder(is_given=state.is_given)
         if not bounds.is_content:
             stage = replace(ladder, temperatures=ladder.temperatures[number:][:1])
-            state.start = anneal(
-                known,
-                state.start,
-                stage,
-                bounds,
-                settings=sides.settings.descent,
-                is_relative=True,
-            )
+            settings = sides.settings.descent
+            state.start = anneal(known, state.start, stage, bounds, settings=settings)
         state.see(known)
         state.finished(number, number == len(ladder.temperatures) - 1)
 

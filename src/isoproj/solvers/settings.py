@@ -42,6 +42,9 @@ class Ladder:
         it is better over all pairs.
     is_loose : bool
         Whether every stage stops early and runs in single precision.
+    is_relative : bool
+        Whether temperatures are shares of what the best basis loses when a stage
+        begins: the first stages may lower that much.
     """
 
     temperatures: tuple[float, ...]
@@ -49,6 +52,7 @@ class Ladder:
     patience: float = 1.0
     careful_below: float = 0.0
     is_loose: bool = False
+    is_relative: bool = False
 
     def times(self, scale: float) -> Ladder:
         """Return the ladder with all temperatures multiplied."""

@@ -275,25 +275,19 @@ class Sides:
         # A given basis begins at lower temperatures than others.
         pace = None if is_given else Pace(self.pace, descent.lags)
         before = bounds.distortion
-        anneal(
-            known,
-            start,
-            self.ladder(is_given=is_given),
-            bounds,
-            pace=pace,
-            settings=descent,
-            is_relative=True,
-        )
+        ladder = self.ladder(is_given=is_given)
+        anneal(known, start, ladder, bounds, pace=pace, settings=descent)
         if pace is not None and bounds.distortion < before:
             self.pace = tuple(pace.own)
 
     def ladder(self, *, is_given: bool) -> Ladder:
         """Return how a search cools, in shares of what the best basis loses."""
         descent = self.settings.descent
+        ladder = replace(descent.ladder, is_relative=True)
         if is_given:
             # A given basis is near an optimum already: heat would only lose it.
-            return descent.ladder.last(descent.given_stages)
-        return descent.ladder.first(descent.cold_stages)
+            return ladder.last(descent.given_stages)
+        return ladder.first(descent.cold_stages)
 
     def cool(self, known: WorkingSet) -> None:
         """Search on from the best basis, at the lowest temperatures."""

@@ -104,22 +104,18 @@ def anneal(
     merit: Merit | None = None,
     pace: Pace | None = None,
     settings: DescentSettings,
-    is_relative: bool = False,
     lost: float = math.inf,
 ) -> Array:
     """Cool down, growing the set at each temperature; return the last basis.
 
     ``lost`` is what the start loses over all pairs, where that is known: a cold move
-    that overlooked pairs is then taken back at once.
-
-    Where it is relative, temperatures and settings are shares of what the best basis
-    loses when a stage begins: the first ones may lower that much.
+    that overlooked pairs is then taken back at once. Settings are shares of a loss if
+    the ladder's temperatures are.
 
     A stage sees all pairs at once where their number allows that: a working set misses
     those that matter after the next move. Once few pairs are within reach of the worst,
     these are in the set, and the colder stages see only them, until one of them was
-    blind to a pair that mattered. No step begins once the clock is over; what was
-    found by then is measured and seen.
+    blind to a pair that mattered.
     """
     merit = Worst() if merit is None else merit
     search, worst = known.search, lost
@@ -127,7 +123,7 @@ def anneal(
     few = settings.few(search, basis.shape[1])
     clock, steps, own = incumbent.clock, ladder, settings
     for number in range(len(ladder.temperatures)):
-        if is_relative:
+        if ladder.is_relative:
             steps = ladder.times(settings.scale(incumbent.distortion))
             own = settings.at(incumbent.distortion)
         temperature, colder = (*steps.temperatures, 0.0)[number : number + 2]
@@ -137,20 +133,11 @@ def anneal(
             is_warm = temperature >= own.coldest_of(search)
             is_seeing = is_warm and not is_listed
             sees_all = is_seeing and not search.is_sampled
+            stage = Stage.of(temperature, own, clock, is_loose=steps.is_loose)
             if is_seeing:
-                stage = Stage.of(temperature, own, is_loose=steps.is_loose, clock=clock)
                 moved = _seeing(known, basis, merit, stage)
             else:
-                moved = descend(
-                    known.secants,
-                    basis,
-                    temperature,
-                    merit=merit,
-                    is_loose=steps.is_loose,
-                    is_strict=is_listed,
-                    settings=own,
-                    clock=clock,
-                )
+                moved = _blind(known, basis, merit, stage, own, is_strict=is_listed)
             is_blind = is_listed and moved is basis
             excess, overall = known.grow(
                 moved, slack, cap=merit.cap, reach=reach, few=few
@@ -181,6 +168,27 @@ def _seeing(known: WorkingSet, basis: Array, merit: Merit, stage: Stage) -> Arra
     return cooled(objective, basis, stage)
 
 
+def _blind(
+    known: WorkingSet,
+    basis: Array,
+    merit: Merit,
+    stage: Stage,
+    settings: DescentSettings,
+    *,
+    is_strict: bool,
+) -> Array:
+    """Descend at one temperature on the set alone."""
+    return descend(
+        known.secants,
+        basis,
+        stage.temperature,
+        merit=merit,
+        is_strict=is_strict,
+        settings=settings,
+        stage=stage,
+    )
+
+
 def polish(
     known: WorkingSet,
     basis: Array,
@@ -206,12 +214,6 @@ def polish(
         merit, basis = review.merit, review.start
         # After the last round nothing would look at what this finds.
         if review.is_reheated and left:
-            basis = descend(
-                known.secants,
-                basis,
-                temperature,
-                merit=merit,
-                settings=settings,
-                clock=incumbent.clock,
-            )
+            stage = Stage.of(temperature, settings, incumbent.clock)
+            basis = _blind(known, basis, merit, stage, settings, is_strict=False)
     return basis

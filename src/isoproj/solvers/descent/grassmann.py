@@ -123,11 +123,14 @@ class Stage:
     def of(
         temperature: float,
         settings: DescentSettings,
-        *,
-        is_loose: bool,
         clock: Clock | None = None,
+        *,
+        is_loose: bool = False,
     ) -> Stage:
-        """Return the stage that a temperature deserves."""
+        """Return the stage that a temperature deserves; a hot one ends early.
+
+        No step begins once the clock is over.
+        """
         steps, tolerance = settings.steps, settings.tolerance
         if is_loose or temperature > settings.hot:
             steps, tolerance = settings.loose_steps, settings.loose_tolerance
@@ -182,10 +185,9 @@ def descend(
     temperature: float,
     *,
     merit: Merit | None = None,
-    is_loose: bool = False,
     is_strict: bool = False,
     settings: DescentSettings | None = None,
-    clock: Clock | None = None,
+    stage: Stage | None = None,
 ) -> Array:
     """Minimise the smoothed merit at one temperature, as exactly as it deserves.
 
@@ -202,14 +204,12 @@ def descend(
         Of the log-sum-exp.
     merit : Merit or None
         What to minimise; None means the worst loss.
-    is_loose : bool
-        Whether to stop early at any temperature; hot stages always do.
     is_strict : bool
         Whether a move that overlooked rows twice is given up.
     settings : DescentSettings or None
         Tuning figures.
-    clock : Clock or None
-        No step begins once this is over; None means no limit.
+    stage : Stage or None
+        When it ends; None means as the temperature deserves.
 
     Returns
     -------
@@ -221,7 +221,7 @@ def descend(
         return basis
     settings = DescentSettings() if settings is None else settings
     merit = Worst() if merit is None else merit
-    stage = Stage.of(temperature, settings, is_loose=is_loose, clock=clock)
+    stage = Stage.of(temperature, settings) if stage is None else stage
     rows = secants.astype(np.float32) if temperature > settings.single else secants
     objective = OnRows(rows, merit, temperature)
     start = basis.astype(rows.dtype)
