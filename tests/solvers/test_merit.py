@@ -133,7 +133,7 @@ def test_a_cold_move_that_overlooked_pairs_is_taken_back():
 def test_annealing_ends_with_its_clock():
     known, start = known_pairs(cloud(0, 12, 6)), random_basis(1, 6, 2)
     ladder, watch = Ladder(temperatures=(0.05, 0.01), tries=3), Watched(enough=0.0)
-    watch.clock = Clock(0.0)
+    watch.clock = Clock(-1.0)
     anneal(known, start, ladder, watch, settings=Settings().descent)
     assert watch.told == 1
     assert_allclose(watch.seen, known.losses(start).max(), atol=0.02)

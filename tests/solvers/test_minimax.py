@@ -204,6 +204,14 @@ def test_descent_lowers_the_smoothed_maximum(temperature):
     assert_allclose(moved.T @ moved, np.eye(3), atol=1e-12)
 
 
+def test_a_lenient_clock_allows_a_moment_more():
+    assert Clock(-1.0).lenient.is_over
+    assert Clock(None).lenient.left is None
+    clock = Clock(100.0)
+    lenient = clock.lenient.left
+    assert clock.left < lenient < 101.0
+
+
 def test_a_descent_makes_no_step_once_its_clock_is_over():
     secants, basis = working_set(13, 30, 10), random_basis(14, 10, 3)
     # A start is shaken a little, so that it is no saddle point.

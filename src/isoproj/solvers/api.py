@@ -103,6 +103,10 @@ def history_of_table(table: NDArray[Any]) -> tuple[Step, ...]:
     return tuple(steps)
 
 
+# Seconds by which a limit may be overrun.
+_MOMENT = 0.1
+
+
 class Clock:
     """Seconds since the start of a fit, and whether its limit has passed.
 
@@ -133,6 +137,11 @@ class Clock:
         if math.isinf(self._limit):
             return None
         return max(1e-3, self._limit - self.seconds)
+
+    @property
+    def lenient(self) -> Clock:
+        """A clock that allows a moment more: what is nearly done may end."""
+        return self.until(self._limit + _MOMENT)
 
     def part(self, share: float) -> Clock:
         """Return a clock of the same start that allows a share of the time left."""

@@ -232,7 +232,7 @@ class DescentSettings:
     n_shaken: int = 4
     frugal_k: int = 0
     coarse_frugal_k: int = 16
-    shaken_pairs: int = 8_000_000
+    shaken_pairs: int = 2_000_000
     shaken_patience: int = 1
     coarse_shaken_patience: int = 0
     shaken_gain: float = 0.0

@@ -328,7 +328,7 @@ class Sides:
         clock = bounds.clock.part(share)
         while not state.is_over and state.n_rounds != rounds:
             scale = min(bounds.distortion, bounds.relaxed)
-            bounds.see_relaxation(state.round(max(scale, 1e-9), bounds.clock))
+            bounds.see_relaxation(state.round(max(scale, 1e-9), bounds.clock.lenient))
             # A rounding seldom beats a search; before one it is what there is.
             if rounds is not None:
                 bounds.measure(search, leading(state.factor, self.k))

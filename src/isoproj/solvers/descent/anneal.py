@@ -133,7 +133,7 @@ def anneal(
             is_warm = temperature >= own.coldest_of(search)
             is_seeing = is_warm and not is_listed
             sees_all = is_seeing and not search.is_sampled
-            stage = Stage.of(temperature, own, clock, is_loose=steps.is_loose)
+            stage = Stage.of(temperature, own, clock.lenient, is_loose=steps.is_loose)
             if is_seeing:
                 moved = _seeing(known, basis, merit, stage)
             else:
