@@ -214,9 +214,9 @@ def test_a_lenient_clock_allows_a_moment_more():
 
 def test_a_descent_makes_no_step_once_its_clock_is_over():
     secants, basis = working_set(13, 30, 10), random_basis(14, 10, 3)
-    # A start is shaken a little, so that it is no saddle point.
     settings = DescentSettings()
     over, open_end = (Stage.of(0.05, settings, Clock(t)) for t in (0.0, 1e9))
+    # A start is shaken a little, so that it is no saddle point.
     hurried = descend(secants, basis, 0.05, stage=over)
     assert_allclose(hurried, basis, atol=0.01)
     patient = descend(secants, basis, 0.05, stage=open_end)

@@ -244,7 +244,7 @@ def _summed(parts: list[_Part], extended: Real, top: float) -> tuple[float, Real
     """Return the sum of all weights, and of weighted other ends for every point."""
     total, sums = 0.0, np.zeros_like(extended)
     dense = [part for part in parts if part.products is not None]
-    across = np.zeros(extended.T.shape if dense else 0, extended.dtype)
+    across = np.zeros(extended.T.shape, extended.dtype)
     for part in dense:
         assert part.products is not None
         scale = math.exp(part.top - top)

@@ -18,6 +18,7 @@ from isoproj.pairs.oracle import PairSearch
 from isoproj.solvers.checkpoint import Checkpoint
 
 __all__ = [
+    "UNLIMITED",
     "Clock",
     "Dimensions",
     "Journal",
@@ -30,6 +31,9 @@ __all__ = [
     "history_of_table",
     "history_table",
 ]
+
+# Seconds by which a limit may be overrun.
+_MOMENT = 0.1
 
 
 class Status(enum.StrEnum):
@@ -103,10 +107,6 @@ def history_of_table(table: NDArray[Any]) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-# Seconds by which a limit may be overrun.
-_MOMENT = 0.1
-
-
 class Clock:
     """Seconds since the start of a fit, and whether its limit has passed.
 
@@ -153,6 +153,9 @@ class Clock:
         clock = Clock(limit)
         clock._start = self._start
         return clock
+
+
+UNLIMITED = Clock(None)
 
 
 class Stopped(Exception):  # noqa: N818 - a signal between our own functions

@@ -55,10 +55,12 @@ class Ladder:
     is_relative: bool = False
 
     def times(self, scale: float) -> Ladder:
-        """Return the ladder with all temperatures multiplied."""
+        """Return the ladder with all temperatures multiplied: no longer shares."""
         temperatures = tuple(scale * each for each in self.temperatures)
         careful = scale * self.careful_below
-        return replace(self, temperatures=temperatures, careful_below=careful)
+        return replace(
+            self, temperatures=temperatures, careful_below=careful, is_relative=False
+        )
 
     def eased(self, factor: float) -> Ladder:
         """Return the ladder with a stage before the first, hotter by a factor."""

@@ -349,8 +349,8 @@ class Sides:
         settings = self.settings.multipliers
         is_few = self.n_tight <= settings.few_tight
         is_loose = bounds.solver_gap > _LOOSE
-        is_cut = self.multipliers is not None and not self.multipliers.is_over
-        if is_cut and bounds.clock.left is not None:
+        if self.multipliers is not None and not self.multipliers.is_over:
+            # Time cut its rounds short, or they are good enough.
             return warm
         if problem.tol >= COARSE and not (is_few or is_loose):
             return warm

@@ -13,7 +13,7 @@ import scipy.linalg
 
 from isoproj.numerics.spectral import Array, orthonormal
 from isoproj.pairs.directions import Secants
-from isoproj.solvers.api import Clock
+from isoproj.solvers.api import UNLIMITED, Clock
 from isoproj.solvers.descent.merit import Merit, Worst
 from isoproj.solvers.descent.objectives import (
     Objective,
@@ -117,13 +117,13 @@ class Stage:
     temperature: float
     max_iter: int
     tolerance: float
-    clock: Clock = field(default_factory=lambda: Clock(None))
+    clock: Clock = UNLIMITED
 
     @staticmethod
     def of(
         temperature: float,
         settings: DescentSettings,
-        clock: Clock | None = None,
+        clock: Clock = UNLIMITED,
         *,
         is_loose: bool = False,
     ) -> Stage:
@@ -134,7 +134,6 @@ class Stage:
         steps, tolerance = settings.steps, settings.tolerance
         if is_loose or temperature > settings.hot:
             steps, tolerance = settings.loose_steps, settings.loose_tolerance
-        clock = Clock(None) if clock is None else clock
         return Stage(temperature, steps, tolerance, clock)
 
     def run(self, objective: Objective, basis: Real) -> Real:

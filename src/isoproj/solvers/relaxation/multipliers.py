@@ -50,7 +50,7 @@ from isoproj.numerics.spectral import (
 from isoproj.numerics.threads import n_threads, threaded_list
 from isoproj.pairs.directions import Secants, quadratic_values
 from isoproj.pairs.oracle import PairSearch
-from isoproj.solvers.api import Clock
+from isoproj.solvers.api import UNLIMITED, Clock
 from isoproj.solvers.descent.objectives import Real
 from isoproj.solvers.relaxation.matrices import (
     central_occupations,
@@ -225,7 +225,7 @@ class Multipliers:
         enough = min(paying, self.settings.accuracy * abs(bound))
         self._is_idle = gain * ratio / (1.0 - ratio) <= enough
 
-    def round(self, scale: float, clock: Clock | None = None) -> Relaxation:
+    def round(self, scale: float, clock: Clock = UNLIMITED) -> Relaxation:
         """Minimise once, take in overlooked pairs, and return both sides.
 
         ``scale`` is the size of losses that matter; smoothing is a share of it. No step
@@ -254,7 +254,7 @@ class Multipliers:
         self.n_rounds += 1
         return relaxation
 
-    def _minimised(self, smoothing: float, clock: Clock | None) -> tuple[_State, bool]:
+    def _minimised(self, smoothing: float, clock: Clock) -> tuple[_State, bool]:
         """Return the lowest state of a round, and whether it is near the minimum."""
         secants = Secants(self.search.coordinates, self.search.decode(self.codes))
         dtype = np.float32 if smoothing > self.settings.single else np.float64
@@ -424,7 +424,7 @@ class _Smoothed:
         matrix: Array,
         step: float,
         settings: MultiplierSettings,
-        clock: Clock | None = None,
+        clock: Clock = UNLIMITED,
     ) -> tuple[_State, float, bool]:
         """Return the lowest state, the next step's length, and whether it is near.
 
@@ -432,7 +432,6 @@ class _Smoothed:
         """
         state = best = self.at(matrix)
         values = deque([state.value], maxlen=settings.memory)
-        clock = Clock(None) if clock is None else clock
         for _ in range(settings.steps):
             if clock.is_over:
                 break
