@@ -1,5 +1,7 @@
 """Parts of the search for a hull, against the plain way to the same result."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.spatial import ConvexHull
@@ -93,6 +95,39 @@ def test_a_search_ends_at_a_bound_that_is_enough(n_dims):
     bound, work = ended(0.8 * best)
     assert 0.8 * best <= bound <= best + 1e-12
     assert work < all_work
+
+
+@pytest.mark.parametrize(
+    ("paying", "lower", "n_searches"),
+    [
+        (1.0, 0.1, 1),  # nothing closes the whole gap: the first search is the last
+        (0.0, 0.1, 6),  # whatever gains is followed by another, up to all of them
+        (1.0, 0.99, 6),  # a bound that is not beaten yet: all of them
+    ],
+)
+def test_local_searches_end_when_one_does_not_pay(
+    monkeypatch, paying, lower, n_searches
+):
+    rows = np.random.default_rng(1).standard_normal((60, 6))
+    search = PairSearch(*prepare_pairs(rows, rotate=True))
+    pairs = search.decode(search.sample(50, np.random.default_rng(0)))
+    dual = Weights(pairs, np.full(len(pairs), 1.0 / len(pairs)))
+    settings = HullSettings(
+        paying=paying, patience=0, hopeless=0.0, glance=0.0, n_random=6
+    )
+    rng, seen = np.random.default_rng(0), []
+
+    def ascend(hunt, found):
+        seen.append(found)
+        # Every search gains a little.
+        offsets = np.full_like(found.facets.offsets, 0.97 + 1e-3 * len(seen))
+        return replace(found, facets=replace(found.facets, offsets=offsets))
+
+    monkeypatch.setattr(_Hunt, "ascend", ascend)
+    monkeypatch.setattr(_Hunt, "shaken", lambda hunt, best: best)
+    hunt = _Hunt(_Pool(search, settings, rng), settings, Clock(None), rng)
+    hunt.run(np.eye(6, 2), dual, lower)
+    assert len(seen) == n_searches
 
 
 def test_a_small_hull_of_the_whole_space_goes_on_to_the_optimum():

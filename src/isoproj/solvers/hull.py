@@ -245,23 +245,32 @@ class _Hunt:
         if not starts or starts[0].bound < share * lower:
             return None
         best = starts[0]
-        for start in starts[: self.settings.n_local]:
+        n_local, n_vain = min(self.settings.n_local, len(starts)), 0
+        for number in range(n_local + self.settings.n_shaken):
             if best.bound >= self.enough or self.is_over:
                 break
-            whole = self.hull(start.axes, start.chosen, start.inradius)
-            best = max(best, self.ascend(whole), key=lambda found: found.bound)
-        n_vain = 0
-        for _ in range(self.settings.n_shaken):
-            is_settled = best.bound >= self.enough or n_vain == 2
-            if self.is_over or is_settled or best.bound < 0.9 * lower:
+            if number < n_local:
+                start = starts[number]
+                begun = self.hull(start.axes, start.chosen, start.inradius)
+            elif best.bound < 0.9 * lower:
                 break
-            shaken = best.axes + self.settings.shake * self.rng.standard_normal(
-                best.axes.shape
-            ) / math.sqrt(best.axes.shape[0])
-            found = self.ascend(self.hull(orthonormal(shaken), best.chosen))
-            n_vain = 0 if found.inradius > best.inradius + _GAIN else n_vain + 1
+            else:
+                begun = self.shaken(best)
+            # No loss is more than 1.
+            gap = min(self.enough, 1.0) - best.bound
+            found = self.ascend(begun)
+            is_paying = found.bound - best.bound > self.settings.paying * gap
+            n_vain = 0 if is_paying else n_vain + 1
             best = max(best, found, key=lambda found: found.bound)
+            if best.bound > lower and n_vain > self.settings.patience:
+                break
         return best if self.pool.is_whole else self.completed(best.axes, best.chosen)
+
+    def shaken(self, best: Found) -> Found:
+        """Return the hull in a subspace near the best one."""
+        noise = self.rng.standard_normal(best.axes.shape)
+        noise *= self.settings.shake / math.sqrt(best.axes.shape[0])
+        return self.hull(orthonormal(best.axes + noise), best.chosen)
 
     def ranked_starts(self, basis: Array, dual: Weights, floor: float) -> list[Found]:
         """Return the starts, best hull of some pairs first."""
@@ -422,7 +431,7 @@ class _Hunt:
             known, lengths = self.seen
             sine = float(np.linalg.norm(axes - known @ (known.T @ axes), 2))
             may = np.flatnonzero(lengths >= floor - sine)
-            if lengths.size == len(directions) and 2 * may.size < lengths.size:
+            if lengths.size == len(directions) and 6 * may.size < lengths.size:
                 rows = may
         if rows is not None:
             return rows, self.on_axes(axes, rows)
@@ -490,7 +499,7 @@ class _Hunt:
         turns the axes towards the complement.
         """
         n_dims, d = found.axes.shape
-        near = nearest(facets, 60 + 2 * (n_dims - d) * d)
+        near = nearest(facets, 60 + 3 * (n_dims - d) * d // 2)
         near = near[facets.offsets[near] <= found.inradius + 3.0 * radius]
         m = found.chosen.size
         numbers = facets.corners[near]

@@ -232,8 +232,8 @@ class DescentSettings:
     restart_pairs: int = 200_000
     restart_k: int = 7
     n_shaken: int = 4
-    frugal_k: int = 0
-    coarse_frugal_k: int = 16
+    far_start: float = 0.0
+    coarse_far_start: float = 1.7
     shaken_pairs: int = 2_000_000
     shaken_patience: int = 1
     coarse_shaken_patience: int = 0
@@ -638,9 +638,14 @@ class HullSettings:
         Multiplications, or as much time, that the whole search may take.
     most_entries : int
         Entries of the matrix of directions up to which it holds all pairs.
-    n_random, n_local, n_shaken : int
-        Number of random starts, of local searches from the best starts, and of local
-        searches from the best subspace after a random rotation.
+    n_random, coarse_n_random, n_local, n_shaken : int
+        Number of random starts, where ``tol`` is fine and where it is not, of local
+        searches from the best starts, and of local searches from the best subspace
+        after a random rotation.
+    paying, coarse_paying, patience, coarse_patience : float, float, int, int
+        A local search pays if it closes more than this share of the open gap; so many
+        in a row need not once the known bound is beaten. Where ``tol`` is fine, and
+        where it is not.
     n_tried, n_glanced, glance, costly_glance : int, int, float, float
         The search ends at once if in each of so many starts so many random pairs reach,
         along some direction, less than this share of the known bound; the second share
@@ -663,12 +668,17 @@ class HullSettings:
     work: float = 1.5e9
     most_entries: int = 5_000_000
     n_random: int = 24
+    coarse_n_random: int = 10
     n_tried: int = 6
     n_glanced: int = 20_000
     glance: float = 0.75
     costly_glance: float = 1.1
     n_local: int = 3
     n_shaken: int = 3
+    paying: float = 1e-3
+    coarse_paying: float = 0.1
+    patience: int = 2
+    coarse_patience: int = 0
     n_low: int = 64
     radius: float = 0.1
     shake: float = 0.15
@@ -677,6 +687,15 @@ class HullSettings:
     costly_hopeless: float = 0.9
     n_seen: int = 400
     small_hull: int = 1_000
+
+    def coarse(self) -> HullSettings:
+        """Return figures for a search that ends when it no longer pays."""
+        return replace(
+            self,
+            n_random=min(self.n_random, self.coarse_n_random),
+            paying=self.coarse_paying,
+            patience=self.coarse_patience,
+        )
 
     def glance_share(self, dimension: int) -> float:
         """Return the share of the known bound that some pairs must reach."""

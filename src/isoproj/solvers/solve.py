@@ -12,6 +12,7 @@ from isoproj.solvers.guaranteed import most_kept
 from isoproj.solvers.hull import improved
 from isoproj.solvers.minimax import minimax
 from isoproj.solvers.settings import Settings
+from isoproj.solvers.sides import COARSE
 
 __all__ = ["everything", "solve"]
 
@@ -47,7 +48,8 @@ def solve(problem: Problem, settings: Settings | None = None) -> Result:
     if problem.k >= problem.n_dims:
         result = everything(problem)
     elif problem.objective is None:
-        result = improved(problem, minimax(problem, settings), settings.hull)
+        hull = settings.hull.coarse() if problem.tol >= COARSE else settings.hull
+        result = improved(problem, minimax(problem, settings), hull)
     else:
         result = most_kept(problem, settings)
     if dimensions is not None and dimensions.status.advice:
