@@ -124,8 +124,9 @@ class DescentSettings:
     reach, margin : float
         Rows sit a stage out whose loss is this many temperatures, plus the margin,
         below the worst.
-    attempts : int
-        Stages at one temperature until none overlooked a row that sat out.
+    burst, attempts : int, int
+        Steps after which rows that sat out are looked at, and bursts that may overlook
+        some before all rows count.
     listed : int
         A stage sees only the pairs within reach where all pairs, those of a sample
         where points are many, are more by this factor times ``k``. Then these are
@@ -148,13 +149,13 @@ class DescentSettings:
         In more dimensions the best basis is shaken so often, by this angle in radians,
         as long as that looks at so many pairs in all.
     shaken_gain, coarse_shaken_gain : float
-        Where pairs are more than ``restart_pairs``, that is tried only if the search
-        from the rounding lowered the worst loss by this share, a sign that local optima
+        Where pairs are more than ``restart_pairs``, that is tried only if a search from
+        the rounding lowered the worst loss by this share, a sign that local optima
         differ; where ``tol`` is fine and where it is not.
-    frugal_k, coarse_frugal_k : int
-        Below so many dimensions further searches gain next to nothing, and are left out
-        unless pairs are at most ``restart_pairs``; where ``tol`` is fine and where it
-        is not.
+    far_start, coarse_far_start : float
+        The relaxation's rounding is a start where the principal axes lose this many
+        times what a search from them has found; where ``tol`` is fine and where it is
+        not.
     lags : tuple of float
         A search is given up whose worst loss, at one of the first temperatures, is by
         more than this share above that of the best search there.
@@ -208,14 +209,15 @@ class DescentSettings:
     batch: tuple[int, int, int] = (2_000, 4_000, 20_000)
     batch_sampled: int = 20_000
     hot: float = 0.002
-    single: float = 0.0001
+    single: float = 3e-5
     steps: int = 100
     loose_steps: int = 40
     tolerance: float = 0.002
     loose_tolerance: float = 0.01
     reach: float = 20.0
     margin: float = 0.02
-    attempts: int = 3
+    burst: int = 30
+    attempts: int = 2
     listed: int = 8
     band: float = 0.005
     coarse_band: float = 0.003
@@ -272,7 +274,7 @@ class DescentSettings:
             programmes=1,
             blind_rounds=self.coarse_blind_rounds,
             is_partial=False,
-            frugal_k=self.coarse_frugal_k,
+            far_start=self.coarse_far_start,
             shaken_patience=self.coarse_shaken_patience,
             shaken_gain=self.coarse_shaken_gain,
         )
@@ -302,8 +304,7 @@ class DescentSettings:
         """
         if k <= self.restart_k:
             return self.n_restarts if self.is_cheap(n_pairs) else 0
-        is_vain = k < self.frugal_k or gain < self.shaken_gain
-        if is_vain and not self.is_cheap(n_pairs):
+        if gain < self.shaken_gain and not self.is_cheap(n_pairs):
             return 0
         return min(self.n_shaken, self.shaken_pairs // n_pairs)
 

@@ -52,8 +52,6 @@ _MOST_HEAVY = 1500
 _LOOSE = 0.1
 # The relaxation's own gap from which on its weights are no better start than none.
 _FAR = 0.3
-# The gap from which on a rounding is a start like any other.
-_OPEN = 0.1
 # Rounds that bound a problem before a long search.
 _EARLY_ROUNDS = 2
 # Share of the time left that a bound may take: the searches after it gain as much.
@@ -219,15 +217,17 @@ class Sides:
             self.bounded(start, _EARLY_ROUNDS)
             bounds.phase = "first projection"
         known = self.first_set(problem.search, start, self.known())
+        at_start = bounds.distortion
         if not bounds.is_content:
             self.descend(known, start, is_given=given is not None)
+        fall = at_start / max(bounds.distortion, 1e-300)
         relaxation = self.bounded(bounds.basis)
         if not bounds.is_proved(tol):
             relaxation = self.closed(relaxation)
         seeds = distinct(known.codes, self.seeds(relaxation))
         known = self.first_set(problem.search, bounds.basis, seeds)
         bounds.phase, before = "search", bounds.distortion
-        if not (bounds.is_content or (given is None and self.is_rounding_vain())):
+        if not bounds.is_content and (given is not None or self.is_rounding_near(fall)):
             self.descend(known, leading(relaxation.factor, self.k))
         if not bounds.is_content:
             self.restarted(known, 1.0 - bounds.distortion / before)
@@ -242,16 +242,16 @@ class Sides:
                 relaxation = self.bounded(bounds.basis, share=1.0)
             self.closed(relaxation, share=1.0)
 
-    def is_rounding_vain(self) -> bool:
-        """Return whether a search from the relaxation's rounding would gain little.
+    def is_rounding_near(self, fall: float) -> bool:
+        """Return whether the relaxation's rounding is a better start than the first.
 
-        Where points are many, a search is dear. Where dimensions are few and the
-        relaxation is far from a projection, its rounding is a start like any other.
+        ``fall`` is what the principal axes lose, over what the search from them has
+        found. Where they lose little more, the basis is as near to them as to the
+        rounding, and a search from there ends at the same loss. Where points are many,
+        a search is dear.
         """
-        search, descent, k = self.problem.search, self.settings.descent, self.k
-        is_far = self.bounds.gap > _OPEN or k <= descent.restart_k
-        is_any = k < descent.frugal_k and is_far
-        return search.is_sampled or (is_any and not descent.is_cheap(search.n_pairs))
+        is_far = fall >= self.settings.descent.far_start
+        return is_far and not self.problem.search.is_sampled
 
     def seeds(self, relaxation: Relaxation) -> Indices:
         """Return pairs that matter: known ones, and the heaviest of the relaxation."""

@@ -137,14 +137,12 @@ def anneal(
             if is_seeing:
                 moved = _seeing(known, basis, merit, stage)
             else:
-                moved = _blind(known, basis, merit, stage, own, is_strict=is_listed)
-            is_blind = is_listed and moved is basis
+                moved = _blind(known, basis, merit, stage, own)
             excess, overall = known.grow(
                 moved, slack, cap=merit.cap, reach=reach, few=few
             )
             incumbent.see(moved, overall)
-            is_near = sees_all or excess < steps.patience * temperature
-            is_seen = is_near and not is_blind
+            is_seen = sees_all or excess < steps.patience * temperature
             # Blind to the pairs just added, a cold move may be a step back.
             is_careful = is_seeing or temperature <= steps.careful_below
             if is_seen or overall < worst or not is_careful:
@@ -174,8 +172,6 @@ def _blind(
     merit: Merit,
     stage: Stage,
     settings: DescentSettings,
-    *,
-    is_strict: bool,
 ) -> Array:
     """Descend at one temperature on the set alone."""
     return descend(
@@ -183,7 +179,6 @@ def _blind(
         basis,
         stage.temperature,
         merit=merit,
-        is_strict=is_strict,
         settings=settings,
         stage=stage,
     )
@@ -215,5 +210,5 @@ def polish(
         # After the last round nothing would look at what this finds.
         if review.is_reheated and left:
             stage = Stage.of(temperature, settings, incumbent.clock)
-            basis = _blind(known, basis, merit, stage, settings, is_strict=False)
+            basis = _blind(known, basis, merit, stage, settings)
     return basis

@@ -38,7 +38,9 @@ _TRIALS = 12
 
 
 def _orthonormal(matrix: Real) -> Real:
-    return np.asarray(scipy.linalg.qr(matrix, mode="economic", check_finite=False)[0])
+    """Return the Q factor in the same precision; signs are kept, as memory needs."""
+    q, r = scipy.linalg.qr(matrix, mode="economic", check_finite=False)
+    return np.asarray(q * np.copysign(q.dtype.type(1.0), r.diagonal()))
 
 
 def _search(ray: Ray, flatten: float, value: float, slope: float) -> float | None:
@@ -136,10 +138,12 @@ class Stage:
             steps, tolerance = settings.loose_steps, settings.loose_tolerance
         return Stage(temperature, steps, tolerance, clock)
 
-    def run(self, objective: Objective, basis: Real) -> Real:
-        """Return the basis after limited-memory BFGS."""
+    def run(
+        self, objective: Objective, basis: Real, memory: Memory | None = None
+    ) -> tuple[Real, int]:
+        """Return the basis after limited-memory BFGS, and the number of steps."""
         state = objective.at(basis)
-        memory = Memory()
+        memory = Memory() if memory is None else memory
         history = [state.value]
         rounding = max(1e-12, 4.0 * float(np.finfo(state.gradient.dtype).eps))
         for _ in range(self.max_iter):
@@ -153,7 +157,7 @@ class Stage:
             if time is None:
                 if not memory.pairs:
                     break
-                memory = Memory()
+                memory.pairs.clear()
                 continue
             before, state = state, ray.arrive(time)
             previous = horizontal(state.basis, before.gradient)
@@ -162,7 +166,7 @@ class Stage:
             gained = history[-6] - state.value if len(history) > 5 else np.inf
             if gained < 5.0 * self.tolerance * self.temperature:
                 break
-        return _orthonormal(state.basis)
+        return _orthonormal(state.basis), len(history) - 1
 
 
 def _step(memory: Memory, basis: Real, gradient: Real) -> Real:
@@ -184,14 +188,13 @@ def descend(
     temperature: float,
     *,
     merit: Merit | None = None,
-    is_strict: bool = False,
     settings: DescentSettings | None = None,
     stage: Stage | None = None,
 ) -> Array:
     """Minimise the smoothed merit at one temperature, as exactly as it deserves.
 
-    Rows far from the worst sit out and are checked afterwards: one of them may have
-    become the worst, and then the move was blind and is made again with it.
+    Rows far from the worst sit out. After every burst of steps they are looked at: if
+    one of them has become the worst, it joins the others, and the stage goes on.
 
     Parameters
     ----------
@@ -203,8 +206,6 @@ def descend(
         Of the log-sum-exp.
     merit : Merit or None
         What to minimise; None means the worst loss.
-    is_strict : bool
-        Whether a move that overlooked rows twice is given up.
     settings : DescentSettings or None
         Tuning figures.
     stage : Stage or None
@@ -224,7 +225,7 @@ def descend(
     rows = secants.astype(np.float32) if temperature > settings.single else secants
     objective = OnRows(rows, merit, temperature)
     start = basis.astype(rows.dtype)
-    moved = _descended(objective, start, stage, settings, is_strict=is_strict)
+    moved = _descended(objective, start, stage, settings)
     return basis if moved is start else orthonormal(moved.astype(np.float64))
 
 
@@ -233,18 +234,13 @@ def cooled(objective: Objective, basis: Array, stage: Stage) -> Array:
     if basis.shape[0] <= basis.shape[1]:
         return basis
     start = _shaken(basis.astype(objective.dtype), 0.1 * stage.temperature)
-    return orthonormal(stage.run(objective, start).astype(np.float64))
+    return orthonormal(stage.run(objective, start)[0].astype(np.float64))
 
 
 def _descended(
-    objective: OnRows,
-    start: Real,
-    stage: Stage,
-    settings: DescentSettings,
-    *,
-    is_strict: bool,
+    objective: OnRows, start: Real, stage: Stage, settings: DescentSettings
 ) -> Real:
-    """Run a stage until no row that sat out has become the worst."""
+    """Run a stage, in bursts, until no row that sat out has become the worst."""
     secants, merit, temperature = (
         objective.secants,
         objective.merit,
@@ -257,10 +253,13 @@ def _descended(
     moved = _shaken(start, 0.1 * temperature)
     reach = settings.reaches(temperature)
     kept = values[:count] > values.max() - reach
-    best = start
-    for attempt in range(settings.attempts):
+    best, memory = start, Memory()
+    left, n_blind = stage.max_iter, 0
+    while left > 0:
         some = secants if kept.all() else secants.take(np.flatnonzero(kept))
-        moved = stage.run(replace(objective, secants=some), moved)
+        burst = replace(stage, max_iter=min(left, settings.burst))
+        moved, n_steps = burst.run(replace(objective, secants=some), moved, memory)
+        left -= n_steps
         values = losses(secants.images(moved))
         moved_value = smoothed(merit, values, temperature)[0]
         values = merit.values(values)
@@ -268,13 +267,15 @@ def _descended(
             best, value = moved, moved_value
         missed = (values[:count] > values.max() - 4.0 * temperature) & ~kept
         if not missed.any():
-            break
-        if is_strict and attempt:
-            return start
+            if n_steps < burst.max_iter:
+                break
+            continue
+        n_blind += 1
         kept |= values[:count] > values.max() - reach
-        # Where one blind move follows another, the last looks at every row.
-        kept |= attempt == settings.attempts - 2
-        moved = best
+        # Where one blind burst follows another, all further ones look at every row.
+        kept |= n_blind == settings.attempts
+        if best is not moved:
+            moved, memory = best, Memory()
     return best
 
 
