@@ -127,6 +127,17 @@ def test_first_rounds_are_coarser_than_later_ones_and_none_under_a_cap():
     assert settings.capped().tolerance_at(0) == settings.capped_tolerance
 
 
+def test_pairs_that_carry_no_weight_are_dropped_and_the_bound_is_as_good():
+    rows = cloud(3, 80, 20) * np.geomspace(3.0, 1.0, 20)
+    found, sizes = [], []
+    for idle in (0.0, MultiplierSettings().idle_weight):
+        state = begun(rows, 5, MultiplierSettings(idle_weight=idle))
+        found.append(max(state.round(0.7).lower for _ in range(6)))
+        sizes.append(state.codes.size)
+    assert sizes[1] < 0.5 * sizes[0]
+    assert found[1] >= 0.998 * found[0]
+
+
 def test_weights_far_from_the_minimum_are_not_taken():
     rows = low_rank(1, 30, 40, 3)
     state = begun(rows, 6, MultiplierSettings(steps=1, smoothing=1e-4))

@@ -430,8 +430,9 @@ class MultiplierSettings:
         smoothing more, are taken in.
     batch, largest_set : int
         Pairs that a round takes in at most, and most working pairs.
-    least_weight : float
-        Least weight of a working pair, in mean weights.
+    idle_weight, least_weight : float
+        Weights, in mean weights, below which a working pair is dropped after a round,
+        and the least that a pair has otherwise.
     spare_columns, spare_share : int, float
         Dimensions beyond ``k`` of the subspace, at most, and as a share of ``k``.
     n_sampled : int
@@ -468,6 +469,7 @@ class MultiplierSettings:
     near: float = 0.006
     batch: int = 4_000
     largest_set: int = 30_000
+    idle_weight: float = 1e-2
     least_weight: float = 1e-4
     spare_columns: int = 100
     spare_share: float = 1.0

@@ -318,11 +318,17 @@ class Multipliers:
         self.occupations = np.append(self.occupations[is_filled], np.zeros(n_empty))
 
     def _take_in(self, fresh: Indices, weights: Array) -> None:
-        """Add pairs with a small weight; drop the lightest where there are too many."""
+        """Add pairs with a mean weight; drop those that carry next to none.
+
+        A pair that was dropped and matters later is found again by a search of all.
+        """
         codes = np.concatenate([self.codes, fresh])
         least = 1.0 / codes.size
         spare = 0.0 if self.goal is None else max(1.0 - float(weights.sum()), least)
         values = np.concatenate([weights, np.full(fresh.size, least)])
+        is_heavy = values >= self.settings.idle_weight * values.mean()
+        codes, values = codes[is_heavy], values[is_heavy]
+        # Under a cap all pairs together may carry little; none may carry nothing.
         values = np.maximum(values, self.settings.least_weight * least)
         if codes.size > self.settings.largest_set:
             order = np.argsort(-values, kind="stable")[: self.settings.largest_set]
