@@ -22,9 +22,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from isoproj.numerics.spectral import (
-    orthonormal,
-)
+from isoproj.numerics.spectral import orthonormal
 from isoproj.numerics.threads import single_blas_thread
 from isoproj.solvers.api import Problem, Result, Status, Stopped
 from isoproj.solvers.descent.working_set import leading
@@ -141,8 +139,7 @@ def refine(
                 start = leading(relaxation.factor, k)
                 known = solve.first_set(search, start, relaxation.codes)
                 solve.descend(known, start)
-                solve.cool(known)
-                solve.polish(known, bounds)
+                solve.polish(solve.cool(known), bounds)
             status = bounds.status(search, k, tol)
     except Stopped as stop:
         status = stop.status

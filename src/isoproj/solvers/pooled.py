@@ -101,8 +101,7 @@ def _polish(state: _Pooled) -> None:
     sides, known = state.sides, state.known()
     sides.bounds.phase = "polishing"
     if not sides.bounds.is_content:
-        sides.cool(known)
-        sides.polish(known, sides.bounds)
+        sides.polish(sides.cool(known), sides.bounds)
     state.finished(0, is_last=True)
 
 

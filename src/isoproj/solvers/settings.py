@@ -134,8 +134,9 @@ class DescentSettings:
     band, coarse_band, band_share : float
         Losses this close to the worst enter a quadratic programme, where ``tol`` is
         fine and where it is not; at most this share of the worst.
-    programme_rows : int
-        Most directions in a quadratic programme.
+    programme_rows, coarse_programme_rows : int
+        Most directions in a quadratic programme, where ``tol`` is fine and where it is
+        not: its cost grows with their cube, what it gains does not grow with them.
     is_partial : bool
         Whether a programme is tried that cannot hold all tight pairs. It seldom gains.
     predicted : float
@@ -161,9 +162,9 @@ class DescentSettings:
         more than this share above that of the best search there.
     restart_gain : float
         A start that lowers the worst loss by less than this share gains nothing.
-    cheap_pairs, cheap_patience : int
-        Up to this many pairs, so many random starts in a row may gain nothing; up to
-        ``restart_pairs`` one, and none where pairs are more.
+    vain_pairs, patience : int
+        Random starts in a row may gain nothing as long as they look at no more pairs in
+        all than this; at most so many and, up to ``restart_pairs`` pairs, at least one.
     shaken_patience, coarse_shaken_patience : int
         Shaken starts in a row that may gain nothing, up to ``restart_pairs`` pairs;
         where ``tol`` is fine and where it is not.
@@ -223,14 +224,15 @@ class DescentSettings:
     coarse_band: float = 0.003
     band_share: float = 0.1
     programme_rows: int = 1_200
+    coarse_programme_rows: int = 500
     is_partial: bool = True
     predicted: float = 1e-7
     n_drawn: int = 200
     n_restarts: int = 6
     lags: tuple[float, ...] = (0.05, 0.02, 0.003, 0.0)
     restart_gain: float = 1e-3
-    cheap_pairs: int = 50_000
-    cheap_patience: int = 6
+    vain_pairs: int = 100_000
+    patience: int = 6
     restart_pairs: int = 200_000
     restart_k: int = 7
     n_shaken: int = 4
@@ -271,6 +273,7 @@ class DescentSettings:
             hot=self.coarse_hot,
             gain=self.coarse_gain,
             band=self.coarse_band,
+            programme_rows=self.coarse_programme_rows,
             programmes=1,
             blind_rounds=self.coarse_blind_rounds,
             is_partial=False,
@@ -314,10 +317,11 @@ class DescentSettings:
 
     def restart_patience(self, n_pairs: int, k: int) -> int:
         """Return how many starts in a row may gain nothing."""
-        if k <= self.restart_k and n_pairs <= self.cheap_pairs:
-            return self.cheap_patience
-        patience = 1 if k <= self.restart_k else self.shaken_patience
-        return patience if self.is_cheap(n_pairs) else 0
+        if not self.is_cheap(n_pairs):
+            return 0
+        if k > self.restart_k:
+            return self.shaken_patience
+        return max(1, min(self.patience, self.vain_pairs // n_pairs))
 
     def batch_size(self, k: int) -> int:
         """Return how many pairs a search adds at most."""

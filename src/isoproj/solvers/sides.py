@@ -233,7 +233,7 @@ class Sides:
             self.restarted(known, 1.0 - bounds.distortion / before)
         if not bounds.is_content:
             bounds.phase = "polishing"
-            self.cool(known)
+            known = self.cool(known)
             if not bounds.is_content:
                 self.polish(known, bounds)
         # A bound that was near enough to a worse basis may be too far from this one.
@@ -289,8 +289,11 @@ class Sides:
             return ladder.last(descent.given_stages)
         return ladder.first(descent.cold_stages)
 
-    def cool(self, known: WorkingSet) -> None:
-        """Search on from the best basis, at the lowest temperatures."""
+    def cool(self, known: WorkingSet) -> WorkingSet:
+        """Search on from the best basis, at the lowest temperatures.
+
+        The set that is returned holds the pairs that matter there.
+        """
         bounds = self.bounds
         descent = self.settings.descent.at(bounds.distortion)
         ladder = descent.ladder.last(descent.cold_stages)
@@ -305,6 +308,7 @@ class Sides:
             known.grow(bounds.basis, descent.near, reach=reach, few=few)
         lost = bounds.distortion
         anneal(known, bounds.basis, ladder, bounds, settings=descent, lost=lost)
+        return known
 
     def bounded(
         self, basis: Array, rounds: int | None = None, share: float = _BOUND_SHARE
