@@ -42,6 +42,8 @@ __all__ = ["COARSE", "FIRST_SAMPLE", "TENTH", "Bounds", "Sides"]
 FIRST_SAMPLE = 1000
 # The lower side goes on while its own gap is more than this share of the open one.
 TENTH = 0.1
+# And while it is more than this, however wide the gap.
+_ROUGH = 0.01
 # From this tolerance on a solve saves work; below, it closes the relaxation's own gap.
 COARSE = 5e-3
 # Rows that the interior point starts with: fewest in multiples of k, and most.
@@ -132,9 +134,9 @@ class Bounds:
         """Return whether the lower side has done its part.
 
         Nobody waits for the fourth digit of a bound under a gap of seven per cent,
-        unless ``tol`` asks for it.
+        unless ``tol`` asks for it; under a gap of fifty the second counts all the same.
         """
-        share = TENTH * self.gap
+        share = min(TENTH * self.gap, _ROUGH)
         wanted = share if tol >= COARSE else min(share, tol)
         return self.gap <= tol or self.solver_gap <= wanted
 
@@ -435,7 +437,7 @@ class Sides:
             return tol * self.settings.relaxation.closer
         if tol < COARSE:
             return tol
-        return TENTH * max(tol, self.bounds.gap)
+        return min(TENTH * max(tol, self.bounds.gap), _ROUGH)
 
     def _told(self, clock: Clock, iteration: int, best: Relaxation) -> bool:
         """Tell a step of the interior point; return whether to stop it."""
