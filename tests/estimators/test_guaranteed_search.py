@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose
 from test_guaranteed_pca import MOVES, OBJECTIVES, model, stretched
 
 from isoproj import GuaranteedPCA
+from isoproj.solvers.settings import CapSettings
 
 pytestmark = pytest.mark.usefixtures("whole_search")
 
@@ -70,3 +71,17 @@ def test_outliers_do_not_keep_the_search_above_the_cap(seed):
     model = GuaranteedPCA(8, random_state=0).fit(rows)
     minimax = next(step.kept for step in model.history_ if step.kept > 0.0)
     assert model.kept_ - minimax >= 0.4 * (model.kept_bound_ - minimax)
+
+
+def test_a_search_stops_where_little_of_its_bound_is_missing_and_tol_is_coarse():
+    rows = cloud(3, 80, 30) * 0.9 ** np.arange(30)
+    shares = []
+    for tol in (1e-2, 1e-3):
+        model = GuaranteedPCA(12, slack=0.2, tol=tol, random_state=0).fit(rows)
+        steps = [step for step in model.history_ if step.kept > 0.0]
+        shares.append([step.kept / step.kept_bound for step in steps])
+    coarse, fine = shares
+    close = 1.0 - CapSettings().coarse_close
+    # The first search that comes so close is the last.
+    assert coarse[-1] >= close > max(coarse[:-1])
+    assert fine[-1] > coarse[-1]

@@ -205,8 +205,8 @@ class _Kept:
 
     @property
     def is_content(self) -> bool:
-        """Whether a search may stop early: never."""
-        return False
+        """Whether a search may stop early."""
+        return self.settings.is_hasty and self.is_close
 
     @property
     def is_close(self) -> bool:
@@ -452,6 +452,8 @@ class _Capped:
         before = math.inf
         while True:
             basis = anneal(known, basis, ladder, kept, merit=merit, settings=descent)
+            if kept.is_content:
+                return
             excess = float(known.losses(basis).max()) - kept.cap
             if excess <= cap.far or excess > cap.paying * before:
                 break

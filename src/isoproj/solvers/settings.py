@@ -569,8 +569,11 @@ class CapSettings:
     gain, coarse_gain : float
         Polishing ends when a round gains less of the objective, where ``tol`` is fine
         and where it is not.
-    close : float
-        Nothing more is tried when this share of the bound at most is missing.
+    close, coarse_close : float
+        Nothing more is tried when this share of the bound at most is missing, where
+        ``tol`` is fine and where it is not.
+    is_hasty : bool
+        Whether a search that has come so close stops at once.
     first_share : float
         Share of a time limit that finding the least distortion may take.
     """
@@ -589,11 +592,15 @@ class CapSettings:
     gain: float = 1e-6
     coarse_gain: float = 3e-5
     close: float = 2e-3
+    coarse_close: float = 5e-3
+    is_hasty: bool = False
     first_share: float = 0.4
 
     def coarse(self) -> CapSettings:
         """Return figures for a search that need not find the last digits."""
-        return replace(self, gain=self.coarse_gain)
+        return replace(
+            self, gain=self.coarse_gain, close=self.coarse_close, is_hasty=True
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
