@@ -127,6 +127,27 @@ def test_first_rounds_are_coarser_than_later_ones_and_none_under_a_cap():
     assert settings.capped().tolerance_at(0) == settings.capped_tolerance
 
 
+@pytest.mark.parametrize(
+    ("n_fresh", "other", "is_over"),
+    [
+        (
+            4000,
+            0.0,
+            False,
+        ),  # as many as may join, and the matrix loses more than a basis
+        (3999, 0.0, True),
+        (4000, 1.0, True),
+    ],
+)
+def test_rounds_go_on_while_a_poor_matrix_overlooks_many_pairs(n_fresh, other, is_over):
+    state = begun(cloud(0, 60, 8), 3, MultiplierSettings(batch=4000))
+    state.round(0.5)
+    state._n_fresh = n_fresh
+    for bound in (0.3, 0.4, 0.4):
+        state.saw(bound, other)
+    assert state.is_over == is_over
+
+
 def test_pairs_that_carry_no_weight_are_dropped_and_the_bound_is_as_good():
     rows = cloud(3, 80, 20) * np.geomspace(3.0, 1.0, 20)
     found, sizes = [], []

@@ -126,6 +126,7 @@ class Multipliers:
     _heat: float = 1.0
     _bounds: deque[float] = field(default_factory=lambda: deque(maxlen=3))
     _is_idle: bool = False
+    _n_fresh: int = 0
 
     def __post_init__(self) -> None:
         self.weights = np.full(self.codes.size, (1.0 - self.spare) / self.codes.size)
@@ -216,7 +217,7 @@ class Multipliers:
         Gains fall about geometrically, so the last two tell what is to come.
         """
         self._bounds.append(bound)
-        if len(self._bounds) < 3 or self._heat > 1.0:
+        if len(self._bounds) < 3 or self._heat > 1.0 or self._is_early(other):
             return
         first, second, third = self._bounds
         gain = abs(third - second)
@@ -224,6 +225,16 @@ class Multipliers:
         paying = self.settings.paying * abs(other - bound)
         enough = min(paying, self.settings.accuracy * abs(bound))
         self._is_idle = gain * ratio / (1.0 - ratio) <= enough
+
+    def _is_early(self, distortion: float) -> bool:
+        """Return whether as many pairs as may join were overlooked by a poor matrix.
+
+        Then the gain of one round tells little about those to come.
+        """
+        if self.goal is not None or self.best is None:
+            return False
+        is_full = self._n_fresh >= self.settings.batch
+        return is_full and self.best.relaxed > distortion
 
     def round(self, scale: float, clock: Clock = UNLIMITED) -> Relaxation:
         """Minimise once, take in overlooked pairs, and return both sides.
@@ -246,6 +257,7 @@ class Multipliers:
         relaxation = self._bounded(found.weights, factor, value)
         self._keep(relaxation)
         fresh = weakest.codes[~np.isin(weakest.codes, self.codes)][: settings.batch]
+        self._n_fresh = fresh.size
         # Weights of a round that ended far from its minimum would lead astray: it is
         # made again, smoother.
         self._take_in(fresh, found.weights if is_near else self.weights)
