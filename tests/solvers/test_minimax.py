@@ -22,6 +22,7 @@ from isoproj.solvers.descent.sqp import finish, simplex_minimiser
 from isoproj.solvers.descent.working_set import WorkingSet
 from isoproj.solvers.minimax import minimax
 from isoproj.solvers.settings import DescentSettings, Settings
+from isoproj.solvers.sides import Sides
 
 
 def fitted(rows, k, **options):
@@ -393,6 +394,31 @@ def test_rows_that_sat_out_join_a_stage_without_beginning_it_again(monkeypatch):
     assert sum(steps) <= Stage.of(0.005, settings).max_iter
     value = soft_maximum(losses(secants.images(moved)), 0.005)[0]
     assert value < soft_maximum(losses(secants.images(basis)), 0.005)[0]
+
+
+def test_polishing_has_the_pairs_that_cooling_found(monkeypatch):
+    cool, polish_best, cooled, polished = Sides.cool, Sides.polish, [], []
+
+    def watched_cool(sides, known):
+        cooled.append(cool(sides, known))
+        return cooled[-1]
+
+    def watched_polish(sides, known, bounds):
+        polished.append(known)
+        polish_best(sides, known, bounds)
+
+    monkeypatch.setattr(Sides, "cool", watched_cool)
+    monkeypatch.setattr(Sides, "polish", watched_polish)
+    search = PairSearch(*prepare_pairs(cloud(7, 120, 12), rotate=True))
+    minimax(Problem(search=search, k=3, tol=1e-2))
+    assert len(cooled) == 1
+    assert polished[0] is cooled[0]
+
+
+def test_vain_starts_look_at_so_many_pairs_in_all():
+    settings = DescentSettings(vain_pairs=60_000, patience=4, restart_pairs=200_000)
+    pairs = [10_000, 20_000, 100_000, 200_001]
+    assert [settings.restart_patience(n, 3) for n in pairs] == [4, 3, 1, 0]
 
 
 def test_a_basis_of_many_pairs_is_shaken_only_where_local_optima_differ():

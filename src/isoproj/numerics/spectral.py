@@ -64,9 +64,12 @@ def top_eigenvalues(moment: Array, k: int) -> Array:
 
 
 def orthonormal(columns: Array) -> Array:
-    """Return the Q factor of ``columns``; orthonormal columns are kept as they are."""
+    """Return the Q factor of ``columns``; orthonormal columns are kept as they are.
+
+    So are signs and precision.
+    """
     q, r = scipy.linalg.qr(columns, mode="economic", check_finite=False)
-    signs = np.where(np.diag(r) < 0, -1.0, 1.0)
+    signs = np.where(np.diag(r) < 0, -1.0, 1.0).astype(q.dtype)
     return np.asarray(q * signs)
 
 

@@ -58,6 +58,8 @@ _STEPS = 40
 _GAIN = 1e-4
 # Pairs that are projected at once.
 _CHUNK = 2**14
+# Rows are gathered where all are more by this factor; else all are projected.
+_GATHERED = 6
 # A pair outside the hull by less than this does not matter.
 _OUTSIDE = 1e-12
 
@@ -431,7 +433,7 @@ class _Hunt:
             known, lengths = self.seen
             sine = float(np.linalg.norm(axes - known @ (known.T @ axes), 2))
             may = np.flatnonzero(lengths >= floor - sine)
-            if lengths.size == len(directions) and 6 * may.size < lengths.size:
+            if lengths.size == len(directions) and _GATHERED * may.size < lengths.size:
                 rows = may
         if rows is not None:
             return rows, self.on_axes(axes, rows)

@@ -9,7 +9,6 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import scipy.linalg
 
 from isoproj.numerics.spectral import Array, orthonormal
 from isoproj.pairs.directions import Secants
@@ -35,12 +34,6 @@ _TELLING = 2_000
 # Weak Wolfe conditions: sufficient decrease.
 _DECREASE = 1e-4
 _TRIALS = 12
-
-
-def _orthonormal(matrix: Real) -> Real:
-    """Return the Q factor in the same precision; signs are kept, as memory needs."""
-    q, r = scipy.linalg.qr(matrix, mode="economic", check_finite=False)
-    return np.asarray(q * np.copysign(q.dtype.type(1.0), r.diagonal()))
 
 
 def _search(ray: Ray, flatten: float, value: float, slope: float) -> float | None:
@@ -166,7 +159,7 @@ class Stage:
             gained = history[-6] - state.value if len(history) > 5 else np.inf
             if gained < 5.0 * self.tolerance * self.temperature:
                 break
-        return _orthonormal(state.basis), len(history) - 1
+        return orthonormal(state.basis), len(history) - 1
 
 
 def _step(memory: Memory, basis: Real, gradient: Real) -> Real:
@@ -311,4 +304,4 @@ def _shaken(basis: Real, size: float) -> Real:
     """
     noise = np.random.default_rng(0).standard_normal(basis.shape)
     noise *= size / np.sqrt(basis.shape[0])
-    return _orthonormal(basis + noise.astype(basis.dtype))
+    return orthonormal(basis + noise.astype(basis.dtype))
