@@ -130,6 +130,16 @@ def test_local_searches_end_when_one_does_not_pay(
     assert len(seen) == n_searches
 
 
+def test_rows_of_a_pool_are_the_same_before_and_after_all_are_made():
+    rows = np.random.default_rng(1).standard_normal((30, 4))
+    search = PairSearch(*prepare_pairs(rows, rotate=True))
+    pool = _Pool(search, HullSettings(), np.random.default_rng(0))
+    some = np.array([3, 0, 77, 3])
+    before = pool.rows(some)
+    np.testing.assert_array_equal(before, pool.directions[some])
+    np.testing.assert_array_equal(before, pool.rows(some))
+
+
 def test_a_small_hull_of_the_whole_space_goes_on_to_the_optimum():
     rows = np.random.default_rng(1).standard_normal((60, 3))
     search = PairSearch(*prepare_pairs(rows, rotate=True))

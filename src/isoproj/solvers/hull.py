@@ -191,7 +191,20 @@ class _Pool:
         most = settings.most_entries // search.n_dims
         self.is_whole = search.n_pairs <= most
         self.codes = search.sample(most if self.is_whole else most // 8, rng)
-        self.directions = search.directions(self.codes)
+        self._directions: Array | None = None
+
+    @property
+    def directions(self) -> Array:
+        """All rows, made when they are first asked for."""
+        if self._directions is None:
+            self._directions = self.search.directions(self.codes)
+        return self._directions
+
+    def rows(self, numbers: Indices) -> Array:
+        """Return some rows; the others need not be made for that."""
+        if self._directions is None:
+            return self.search.directions(self.codes[numbers])
+        return self._directions[numbers]
 
     def see(self, vectors: Array) -> bool:
         """Add the pairs that keep most under a map; return whether any is new."""
@@ -199,9 +212,9 @@ class _Pool:
             return False
         found = self.search.extremes(vectors, n_low=0, n_high=self.n_seen).high_pairs
         codes = np.setdiff1d(self.search.encode(np.sort(found, axis=1)), self.codes)
-        self.codes = np.concatenate([self.codes, codes])
         more = self.search.directions(codes)
-        self.directions = np.concatenate([self.directions, more])
+        self._directions = np.concatenate([self.directions, more])
+        self.codes = np.concatenate([self.codes, codes])
         return bool(codes.size)
 
 
@@ -229,7 +242,7 @@ class _Hunt:
 
     def suffices(self, found: Found, is_final: bool) -> bool:
         """Return whether the bound is good enough; small hulls go on to the end."""
-        is_small = found.chosen.size <= self.settings.small_hull
+        is_small = self.pool.codes.size <= self.settings.small_hull
         return found.bound >= self.enough and not (is_final and is_small)
 
     def run(self, basis: Array, dual: Weights, lower: float) -> Found | None:
@@ -318,8 +331,7 @@ class _Hunt:
 
     def on_axes(self, axes: Array, rows: Indices | None = None) -> Array:
         """Return the projections of some pairs, or of all of the pool."""
-        directions = self.pool.directions
-        directions = directions if rows is None else directions[rows]
+        directions = self.pool.directions if rows is None else self.pool.rows(rows)
         self.done += directions.size * axes.shape[1]
         projected = np.empty((len(directions), axes.shape[1]))
 
@@ -358,13 +370,11 @@ class _Hunt:
         left = np.eye(n_dims) - basis @ basis.T
         rest = top_eigenpairs(left @ moment @ left, 1)[1]
         yield orthonormal(np.column_stack([basis, rest]))
-        for number in range(self.settings.n_random):
-            if number % 2:
-                yield orthonormal(self.rng.standard_normal((n_dims, d)))
-            else:
-                rows = self.rng.integers(self.pool.codes.size, size=d)
-                noise = 1e-3 * self.rng.standard_normal((n_dims, d))
-                yield orthonormal(self.pool.directions[rows].T + noise)
+        # Subspaces at random, through no pair, have not been the best of all.
+        for _ in range(self.settings.n_random):
+            rows = self.rng.integers(self.pool.codes.size, size=d)
+            noise = 1e-3 * self.rng.standard_normal((n_dims, d))
+            yield orthonormal(self.pool.rows(rows).T + noise)
 
     def hull(
         self,

@@ -653,13 +653,13 @@ class HullSettings:
     most_entries : int
         Entries of the matrix of directions up to which it holds all pairs.
     n_random, coarse_n_random, n_local, n_shaken : int
-        Number of random starts, where ``tol`` is fine and where it is not, of local
-        searches from the best starts, and of local searches from the best subspace
-        after a random rotation.
+        Number of starts through random pairs, where ``tol`` is fine and where it is
+        not, of local searches from the best starts, and of local searches from the
+        best subspace after a random rotation.
     paying, coarse_paying, patience, coarse_patience : float, float, int, int
         A local search pays if it closes more than this share of the open gap; so many
         in a row need not once the known bound is beaten. Where ``tol`` is fine, and
-        where it is not.
+        where it is not: there the first that beats it is the last.
     n_tried, n_glanced, glance, costly_glance : int, int, float, float
         The search ends at once if in each of so many starts so many random pairs reach,
         along some direction, less than this share of the known bound; the second share
@@ -675,14 +675,14 @@ class HullSettings:
     n_seen : int
         Pairs that the oracle adds for each subspace if not all pairs are held.
     small_hull : int
-        Up to this many pairs the last hull goes on to its nearest facet even if less
-        would be enough: in the whole space that is the optimum.
+        Up to this many pairs in all, the hull in the whole space goes on to its nearest
+        facet, which is the optimum, even if less would be enough.
     """
 
     work: float = 1.5e9
     most_entries: int = 5_000_000
-    n_random: int = 24
-    coarse_n_random: int = 10
+    n_random: int = 16
+    coarse_n_random: int = 6
     n_tried: int = 6
     n_glanced: int = 20_000
     glance: float = 0.75
@@ -690,7 +690,7 @@ class HullSettings:
     n_local: int = 3
     n_shaken: int = 3
     paying: float = 1e-3
-    coarse_paying: float = 0.1
+    coarse_paying: float = 1.0
     patience: int = 2
     coarse_patience: int = 0
     n_low: int = 64
@@ -700,7 +700,7 @@ class HullSettings:
     costly: int = 5
     costly_hopeless: float = 0.9
     n_seen: int = 400
-    small_hull: int = 1_000
+    small_hull: int = 100_000
 
     def coarse(self) -> HullSettings:
         """Return figures for a search that ends when it no longer pays."""
