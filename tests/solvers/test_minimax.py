@@ -15,13 +15,13 @@ from isoproj.pairs.oracle import PairSearch, SearchSettings
 from isoproj.pairs.rule import prepare_pairs
 from isoproj.proof.verify import check_claims
 from isoproj.solvers.api import Clock, Problem, Status
-from isoproj.solvers.descent.anneal import Review, polish
+from isoproj.solvers.descent.anneal import Review, anneal, polish
 from isoproj.solvers.descent.grassmann import Stage, descend
 from isoproj.solvers.descent.objectives import Curve, losses, soft_maximum
 from isoproj.solvers.descent.sqp import finish, simplex_minimiser
 from isoproj.solvers.descent.working_set import WorkingSet
 from isoproj.solvers.minimax import minimax
-from isoproj.solvers.settings import DescentSettings, Settings
+from isoproj.solvers.settings import DescentSettings, Ladder, Settings
 from isoproj.solvers.sides import Sides
 
 
@@ -211,6 +211,38 @@ def test_a_lenient_clock_allows_a_moment_more():
     clock = Clock(100.0)
     lenient = clock.lenient.left
     assert clock.left < lenient < 101.0
+
+
+def test_a_piece_of_work_has_a_share_of_what_is_left_and_at_least_a_moment():
+    assert Clock(None).piece(0.5).left is None
+    assert_allclose(Clock(100.0).piece(0.25).left, 25.0, atol=1.0)
+    assert not Clock(0.01).piece(0.5).is_over
+    # As much as a limit may be overrun by, and no more.
+    assert Clock(-1.0).piece(0.5).is_over
+
+
+def test_hot_stages_leave_time_for_colder_ones(monkeypatch):
+    search = PairSearch(*prepare_pairs(ROWS, rotate=True))
+    known = WorkingSet(search, search.sample(search.n_pairs, np.random.default_rng(0)))
+    seen = []
+
+    def noted(known, basis, merit, stage, settings):
+        seen.append(stage.clock.left)
+        return basis
+
+    monkeypatch.setattr("isoproj.solvers.descent.anneal._blind", noted)
+    restless = Restless()
+    restless.distortion, restless.clock = 1.0, Clock(1000.0)
+    ladder = Ladder(temperatures=(0.1, 0.05, 0.02), tries=1)
+    settings = DescentSettings(stage_share=0.5)
+    anneal(
+        known,
+        random_basis(3, search.n_dims, 4),
+        ladder,
+        restless,
+        settings=settings,
+    )
+    assert_allclose(seen, [500.0, 500.0, 1000.0], rtol=0.02)
 
 
 def test_a_descent_makes_no_step_once_its_clock_is_over():

@@ -148,6 +148,12 @@ class Clock:
         left = self.left
         return self.until(None if left is None else self.seconds + share * left)
 
+    def piece(self, share: float) -> Clock:
+        """Return a clock for a piece of work: a share of what is left, or a moment."""
+        now = self.seconds
+        end = now + max(share * (self._limit - now), _MOMENT)
+        return self.until(min(end, self._limit + _MOMENT))
+
     def until(self, limit: float | None) -> Clock:
         """Return a clock of the same start with a limit of its own."""
         clock = Clock(limit)

@@ -124,6 +124,8 @@ class DescentSettings:
     reach, margin : float
         Rows sit a stage out whose loss is this many temperatures, plus the margin,
         below the worst.
+    stage_share : float
+        Share of the time left that a stage may take if colder ones follow.
     burst, attempts : int, int
         Steps after which rows that sat out are looked at, and bursts that may overlook
         some before all rows count.
@@ -217,6 +219,7 @@ class DescentSettings:
     loose_tolerance: float = 0.01
     reach: float = 20.0
     margin: float = 0.02
+    stage_share: float = 0.55
     burst: int = 30
     attempts: int = 2
     listed: int = 8

@@ -133,7 +133,9 @@ def anneal(
             is_warm = temperature >= own.coldest_of(search)
             is_seeing = is_warm and not is_listed
             sees_all = is_seeing and not search.is_sampled
-            stage = Stage.of(temperature, own, clock.lenient, is_loose=steps.is_loose)
+            # The colder stages gain most: time for them is left over.
+            own_time = clock.piece(settings.stage_share) if colder else clock.lenient
+            stage = Stage.of(temperature, own, own_time, is_loose=steps.is_loose)
             if is_seeing:
                 moved = _seeing(known, basis, merit, stage)
             else:
