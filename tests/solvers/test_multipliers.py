@@ -214,6 +214,18 @@ def test_a_round_that_is_made_again_does_not_end_the_method():
     assert state.is_over
 
 
+def test_rounds_that_are_made_again_and_again_for_nothing_do():
+    search = PairSearch(*prepare_pairs(cloud(2, 20, 6), rotate=True))
+    codes = search.sample(50, np.random.default_rng(0))
+    state = Multipliers.begin(search, codes, axes(search, 2), MultiplierSettings())
+    state._heat = 4.0
+    for bound in (0.4, 0.5, 0.5, 0.5, 0.5, 0.5):
+        state.saw(bound, 0.85)
+        assert not state.is_over
+    state.saw(0.5, 0.85)
+    assert state.is_over
+
+
 @pytest.mark.parametrize(("r", "d", "k"), [(30, 12, 4), (60, 50, 5), (80, 6, 2)])
 def test_every_round_brackets_the_optimum(r, d, k):
     search, _, found = rounds(cloud(2, r, d), k, 6)

@@ -76,6 +76,8 @@ _DECREASE = 1e-4
 _SHORTEST = 1e-3
 # Gains of rounds are expected to fall at least by this factor.
 _SLOWEST = 0.7
+# Rounds in a row, made again smoother, that end the method if they gain nothing.
+_STUCK = 6
 # Shortest step before projection, and the longest.
 _STEPS = (1e-12, 1e6)
 
@@ -124,7 +126,7 @@ class Multipliers:
     n_rounds: int = 0
     _step: float = 1.0
     _heat: float = 1.0
-    _bounds: deque[float] = field(default_factory=lambda: deque(maxlen=3))
+    _bounds: deque[float] = field(default_factory=lambda: deque(maxlen=_STUCK))
     _is_idle: bool = False
     _n_fresh: int = 0
 
@@ -217,13 +219,19 @@ class Multipliers:
         Gains fall about geometrically, so the last two tell what is to come.
         """
         self._bounds.append(bound)
-        if len(self._bounds) < 3 or self._heat > 1.0 or self._is_early(other):
+        if len(self._bounds) < 3 or self._is_early(other):
             return
-        first, second, third = self._bounds
+        accuracy = self.settings.accuracy * abs(bound)
+        if self._heat > 1.0:
+            # A round that is made again gains nothing; so many in a row are the end.
+            is_full = len(self._bounds) == _STUCK
+            self._is_idle = is_full and abs(bound - self._bounds[0]) <= accuracy
+            return
+        first, second, third = list(self._bounds)[-3:]
         gain = abs(third - second)
         ratio = min(gain / max(abs(second - first), 1e-300), _SLOWEST)
         paying = self.settings.paying * abs(other - bound)
-        enough = min(paying, self.settings.accuracy * abs(bound))
+        enough = min(paying, accuracy)
         self._is_idle = gain * ratio / (1.0 - ratio) <= enough
 
     def _is_early(self, distortion: float) -> bool:
