@@ -56,7 +56,6 @@ from isoproj.solvers.relaxation.matrices import (
     central_occupations,
     congruence,
     nearest_occupations,
-    spectral,
     symmetric,
     trace_product,
 )
@@ -403,9 +402,12 @@ class _Smoothed:
     def __post_init__(self) -> None:
         self._offset = np.log(np.maximum(self.prior, 1e-300))
 
-    def at(self, matrix: Array) -> _State:
-        """Return the state at a matrix; minus its moment is the gradient."""
-        losses = self._losses(matrix)
+    def at(self, matrix: Array, factor: Array | None = None) -> _State:
+        """Return the state at a matrix; minus its moment is the gradient.
+
+        A ``factor`` whose product with its transpose is the matrix saves work.
+        """
+        losses = self._losses(matrix, factor)
         exponents = (losses - self.cap) / self.smoothing + self._offset
         zero = math.log(self.spare) if self.spare > 0.0 else -math.inf
         top = max(float(exponents.max()), zero)
@@ -419,15 +421,16 @@ class _Smoothed:
             moment += self.objective
         return _State(matrix, value, float(losses.max()), weights, moment)
 
-    def _losses(self, matrix: Array) -> Array:
+    def _losses(self, matrix: Array, factor: Array | None) -> Array:
         """Return ``1 - x' P x`` for every row."""
         rows, kept = self.rows, np.empty(len(self.rows))
-        single = matrix.astype(rows.dtype)
+        single = (matrix if factor is None else factor).astype(rows.dtype)
 
         def visit(start: int) -> None:
             chunk = slice(start, start + _CHUNK)
             images = rows[chunk] @ single
-            kept[chunk] = np.einsum("ij,ij->i", images, rows[chunk])
+            others = rows[chunk] if factor is None else images
+            kept[chunk] = np.einsum("ij,ij->i", images, others)
 
         threaded_list(visit, range(0, len(rows), _CHUNK), n_threads())
         return np.asarray(1.0 - kept)
@@ -461,12 +464,12 @@ class _Smoothed:
         for _ in range(settings.steps):
             if clock.is_over:
                 break
-            target = self._projected(state.matrix + step * state.moment)
-            move = target - state.matrix
-            slope = -trace_product(state.moment, move)
+            target, factor = self._projected(state.matrix + step * state.moment)
+            slope = -trace_product(state.moment, target - state.matrix)
             if slope > -settings.tolerance * self.smoothing:
                 break
-            moved = self._decreased(state, move, slope, max(values))
+            moved = self.at(target, factor)
+            moved = self._decreased(state, moved, slope, max(values))
             change = moved.matrix - state.matrix
             curvature = trace_product(change, state.moment - moved.moment)
             if curvature > 0.0:
@@ -481,21 +484,22 @@ class _Smoothed:
         promised = most - trace_product(best.moment, best.matrix)
         return best, step, promised <= self.price * self.smoothing
 
-    def _projected(self, matrix: Array) -> Array:
-        """Return the nearest matrix of the fantope."""
+    def _projected(self, matrix: Array) -> tuple[Array, Array]:
+        """Return the nearest matrix of the fantope, and its factor."""
         values, vectors = np.linalg.eigh(symmetric(matrix))
-        return spectral(vectors, nearest_occupations(values, self.k))
+        occupations = nearest_occupations(values, self.k)
+        is_filled = occupations > 0.0
+        factor = vectors[:, is_filled] * np.sqrt(occupations[is_filled])
+        return factor @ factor.T, factor
 
     def _decreased(
-        self, state: _State, move: Array, slope: float, highest: float
+        self, state: _State, moved: _State, slope: float, highest: float
     ) -> _State:
-        """Return the first state along a move that is well below ``highest``."""
-        time = 1.0
-        while True:
-            moved = self.at(state.matrix + time * move)
-            is_lower = moved.value <= highest + _DECREASE * time * slope
-            if is_lower or time < _SHORTEST:
-                return moved
+        """Return the first state on the way to another that is below ``highest``."""
+        move, time = moved.matrix - state.matrix, 1.0
+        while moved.value > highest + _DECREASE * time * slope and time >= _SHORTEST:
             # The minimum of the parabola through what is known, kept well inside.
             rise = moved.value - state.value - time * slope
             time *= min(max(-0.5 * time * slope / max(rise, 1e-300), 0.1), 0.5)
+            moved = self.at(state.matrix + time * move)
+        return moved
