@@ -130,14 +130,17 @@ def test_local_searches_end_when_one_does_not_pay(
     assert len(seen) == n_searches
 
 
-def test_rows_of_a_pool_are_the_same_before_and_after_all_are_made():
+@pytest.mark.parametrize("count", [5, 400])
+def test_a_pool_projects_few_pairs_as_it_projects_all(count):
     rows = np.random.default_rng(1).standard_normal((30, 4))
     search = PairSearch(*prepare_pairs(rows, rotate=True))
     pool = _Pool(search, HullSettings(), np.random.default_rng(0))
-    some = np.array([3, 0, 77, 3])
-    before = pool.rows(some)
-    np.testing.assert_array_equal(before, pool.directions[some])
-    np.testing.assert_array_equal(before, pool.rows(some))
+    some = np.random.default_rng(2).integers(pool.codes.size, size=count)
+    assert pool.is_few(count) == (count == 5)
+    axes = np.linalg.qr(np.random.default_rng(3).standard_normal((4, 2)))[0]
+    images = pool.directions @ axes
+    np.testing.assert_allclose(pool.images(axes), images, atol=1e-12)
+    np.testing.assert_allclose(pool.images(axes, some), images[some], atol=1e-12)
 
 
 def test_a_small_hull_of_the_whole_space_goes_on_to_the_optimum():

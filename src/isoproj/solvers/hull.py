@@ -21,8 +21,8 @@ from scipy.optimize import linprog
 
 from isoproj.numerics.arrays import distinct
 from isoproj.numerics.spectral import Array, Indices, orthonormal, top_eigenpairs
-from isoproj.numerics.threads import n_threads, single_blas_thread, threaded_list
-from isoproj.pairs.directions import normalised
+from isoproj.numerics.threads import single_blas_thread
+from isoproj.pairs.directions import Secants, normalised
 from isoproj.pairs.oracle import PairSearch
 from isoproj.proof.hull import MOST_DIMENSIONS, Facets, most_pairs
 from isoproj.solvers.api import (
@@ -56,10 +56,8 @@ _NEAR = 0.4
 # Steps of one local search, and the gain below which it ends.
 _STEPS = 40
 _GAIN = 1e-4
-# Pairs that are projected at once.
-_CHUNK = 2**14
-# Rows are gathered where all are more by this factor; else all are projected.
-_GATHERED = 6
+# Multiplications that take as long as an entry of a projection.
+_PROJECTION = 4.0
 # A pair outside the hull by less than this does not matter.
 _OUTSIDE = 1e-12
 
@@ -182,7 +180,7 @@ def hull_search(
 
 
 class _Pool:
-    """Directions of all pairs, or of those that the oracle has named so far."""
+    """All pairs, or those that the oracle has named so far."""
 
     def __init__(
         self, search: PairSearch, settings: HullSettings, rng: np.random.Generator
@@ -191,20 +189,31 @@ class _Pool:
         most = settings.most_entries // search.n_dims
         self.is_whole = search.n_pairs <= most
         self.codes = search.sample(most if self.is_whole else most // 8, rng)
-        self._directions: Array | None = None
+        # Made when it is first asked for: a glance does without.
+        self._secants: Secants | None = None
 
     @property
     def directions(self) -> Array:
-        """All rows, made when they are first asked for."""
-        if self._directions is None:
-            self._directions = self.search.directions(self.codes)
-        return self._directions
+        """The directions of all pairs as rows."""
+        return self.search.directions(self.codes)
 
     def rows(self, numbers: Indices) -> Array:
-        """Return some rows; the others need not be made for that."""
-        if self._directions is None:
-            return self.search.directions(self.codes[numbers])
-        return self._directions[numbers]
+        """Return the directions of some pairs as rows."""
+        return self.search.directions(self.codes[numbers])
+
+    def images(self, axes: Array, numbers: Indices | None = None) -> Array:
+        """Return the projections of some pairs, or of all."""
+        if numbers is not None and self.is_few(numbers.size):
+            return self.rows(numbers) @ axes
+        if self._secants is None:
+            pairs = self.search.decode(self.codes)
+            self._secants = Secants(self.search.coordinates, pairs)
+        images = self._secants.images(axes)
+        return images if numbers is None else images[numbers]
+
+    def is_few(self, count: int) -> bool:
+        """Return whether forming so many directions is cheaper than projecting all."""
+        return count * self.search.n_dims < self.codes.size
 
     def see(self, vectors: Array) -> bool:
         """Add the pairs that keep most under a map; return whether any is new."""
@@ -212,9 +221,8 @@ class _Pool:
             return False
         found = self.search.extremes(vectors, n_low=0, n_high=self.n_seen).high_pairs
         codes = np.setdiff1d(self.search.encode(np.sort(found, axis=1)), self.codes)
-        more = self.search.directions(codes)
-        self._directions = np.concatenate([self.directions, more])
         self.codes = np.concatenate([self.codes, codes])
+        self._secants = None
         return bool(codes.size)
 
 
@@ -320,8 +328,9 @@ class _Hunt:
         wanted = math.sqrt(settings.glance_share(basis.shape[1] + 1) * lower)
         least = math.sqrt(settings.glance * lower)
         starts = replace(self, rng=rng).starts(basis, dual)
+        glimpsed = self.pool.rows(some)
         for axes in itertools.islice(starts, settings.n_tried):
-            rays, heights = self.lowest_rays(self.on_axes(axes, some), rng)
+            rays, heights = self.lowest_rays(glimpsed @ axes, rng)
             if least <= heights.min() < wanted:
                 # Some pairs reach less far than all.
                 heights = self.farthest(self.on_axes(axes), rays)[1]
@@ -331,15 +340,8 @@ class _Hunt:
 
     def on_axes(self, axes: Array, rows: Indices | None = None) -> Array:
         """Return the projections of some pairs, or of all of the pool."""
-        directions = self.pool.directions if rows is None else self.pool.rows(rows)
-        self.done += directions.size * axes.shape[1]
-        projected = np.empty((len(directions), axes.shape[1]))
-
-        def visit(start: int) -> None:
-            chunk = slice(start, start + _CHUNK)
-            np.matmul(directions[chunk], axes, out=projected[chunk])
-
-        threaded_list(visit, range(0, len(directions), _CHUNK), n_threads())
+        projected = self.pool.images(axes, rows)
+        self.done += _PROJECTION * projected.size
         return projected
 
     def lowest_rays(
@@ -400,7 +402,7 @@ class _Hunt:
                 return Found(axes, far, None)
             rays = np.column_stack([np.eye(d), self.rng.standard_normal((d, 8 * d))])
             chosen = far[distinct(Scan()(outer, rays.T)[0])]
-        grown = GrowingHull(chosen, self.pool.directions[chosen] @ axes)
+        grown = GrowingHull(chosen, self.pool.rows(chosen) @ axes)
         inside = floor * floor
         while True:
             is_far = squares >= inside * (1.0 - 1e-9)
@@ -413,22 +415,33 @@ class _Hunt:
             low = nearest(facets, self.n_low * (8 if is_final else 1))
             # The ball up to the nearest facet holds nothing outside any facet.
             inside = max(inside, float(facets.offsets[low[0]]) ** 2)
-            self.done += grown.work() + self.farthest.work(outer, low.size)
-            top, heights = self.farthest(outer, facets.normals[low])
-            if heights.min() < floor or self.is_over:
+            self.done += grown.work()
+            # Near facets decide; the others only show which pairs come next.
+            lead = low.size // 4 + 1
+            top, heights = self.reached(outer, facets.normals[low[:lead]])
+            is_outside = heights > facets.offsets[low[:lead]] + _OUTSIDE
+            if heights.min() < floor or not is_outside.any() or self.is_over:
                 break
+            others = self.reached(outer, facets.normals[low[lead:]])
+            top, heights = np.append(top, others[0]), np.append(heights, others[1])
             is_new = heights > facets.offsets[low] + _OUTSIDE
             if is_final:
                 # No facet farther than this is the nearest in the end.
                 is_new &= facets.offsets[low] < heights.min()
-            # Near facets decide; the others only show which pairs come next.
-            if not is_new[: low.size // 4 + 1].any():
-                break
+                if not is_new[:lead].any():
+                    break
             fresh = np.setdiff1d(far[top[is_new]], grown.rows)
             if not fresh.size or grown.rows.size + fresh.size > most_pairs(d - 1):
                 break
-            grown.join(fresh, self.pool.directions[fresh] @ axes)
+            grown.join(fresh, self.pool.rows(fresh) @ axes)
         return found
+
+    def reached(self, points: Array, normals: Array) -> tuple[Indices, Array]:
+        """Return for each normal the farthest point, and how far it reaches."""
+        if not len(normals):
+            return np.empty(0, dtype=np.intp), np.empty(0)
+        self.done += self.farthest.work(points, len(normals))
+        return self.farthest(points, normals)
 
     def projected(
         self, axes: Array, floor: float, rows: Indices | None
@@ -438,12 +451,11 @@ class _Hunt:
         A projection is at most as much longer than in another subspace as the sine of
         the largest angle between both. With ``rows``, only these pairs are looked at.
         """
-        directions = self.pool.directions
         if rows is None and self.seen is not None:
             known, lengths = self.seen
             sine = float(np.linalg.norm(axes - known @ (known.T @ axes), 2))
             may = np.flatnonzero(lengths >= floor - sine)
-            if lengths.size == len(directions) and _GATHERED * may.size < lengths.size:
+            if lengths.size == self.pool.codes.size and self.pool.is_few(may.size):
                 rows = may
         if rows is not None:
             return rows, self.on_axes(axes, rows)
@@ -516,7 +528,7 @@ class _Hunt:
         m = found.chosen.size
         numbers = facets.corners[near]
         signs = np.where(numbers < m, 1.0, -1.0)
-        corners = self.pool.directions[found.chosen[numbers % m]] * signs[:, :, None]
+        corners = self.pool.rows(found.chosen)[numbers % m] * signs[:, :, None]
         normals, offsets = facets.normals[near], facets.offsets[near]
         feet = offsets[:, None] * normals
         inside = np.swapaxes(corners @ found.axes, 1, 2)
