@@ -98,22 +98,24 @@ def test_a_search_ends_at_a_bound_that_is_enough(n_dims):
 
 
 @pytest.mark.parametrize(
-    ("paying", "lower", "n_searches"),
+    ("paying", "patience", "lower", "n_searches"),
     [
-        (1.0, 0.1, 1),  # nothing closes the whole gap: the first search is the last
-        (0.0, 0.1, 6),  # whatever gains is followed by another, up to all of them
-        (1.0, 0.99, 6),  # a bound that is not beaten yet: all of them
+        (1.0, 0, 0.1, 1),  # nothing closes the whole gap: the first search is the last
+        (0.0, 0, 0.1, 6),  # whatever gains is followed by another, up to all of them
+        (1.0, 0, 0.99, 6),  # a bound that is not beaten yet: all of them
+        (0.0, HullSettings().coarse().patience, 0.1, 1),  # it beats the bound
+        (0.0, HullSettings().coarse().patience, 0.99, 6),
     ],
 )
 def test_local_searches_end_when_one_does_not_pay(
-    monkeypatch, paying, lower, n_searches
+    monkeypatch, paying, patience, lower, n_searches
 ):
     rows = np.random.default_rng(1).standard_normal((60, 6))
     search = PairSearch(*prepare_pairs(rows, rotate=True))
     pairs = search.decode(search.sample(50, np.random.default_rng(0)))
     dual = Weights(pairs, np.full(len(pairs), 1.0 / len(pairs)))
     settings = HullSettings(
-        paying=paying, patience=0, hopeless=0.0, glance=0.0, n_random=6
+        paying=paying, patience=patience, hopeless=0.0, glance=0.0, n_random=6
     )
     rng, seen = np.random.default_rng(0), []
 

@@ -250,7 +250,7 @@ class _Hunt:
 
     def suffices(self, found: Found, is_final: bool) -> bool:
         """Return whether the bound is good enough; small hulls go on to the end."""
-        is_small = self.pool.codes.size <= self.settings.small_hull
+        is_small = self.pool.search.n_pairs <= self.settings.small_hull
         return found.bound >= self.enough and not (is_final and is_small)
 
     def run(self, basis: Array, dual: Weights, lower: float) -> Found | None:

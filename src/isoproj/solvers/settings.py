@@ -654,15 +654,15 @@ class HullSettings:
     work : float
         Multiplications, or as much time, that the whole search may take.
     most_entries : int
-        Entries of the matrix of directions up to which it holds all pairs.
+        Number of pairs times dimensions up to which the search holds all pairs.
     n_random, coarse_n_random, n_local, n_shaken : int
         Number of starts through random pairs, where ``tol`` is fine and where it is
         not, of local searches from the best starts, and of local searches from the
         best subspace after a random rotation.
-    paying, coarse_paying, patience, coarse_patience : float, float, int, int
+    paying, patience, coarse_patience : float, int, int
         A local search pays if it closes more than this share of the open gap; so many
         in a row need not once the known bound is beaten. Where ``tol`` is fine, and
-        where it is not: there the first that beats it is the last.
+        where it is not; with -1 the first that beats the bound is the last.
     n_tried, n_glanced, glance, costly_glance : int, int, float, float
         The search ends at once if in each of so many starts so many random pairs reach,
         along some direction, less than this share of the known bound; the second share
@@ -693,9 +693,8 @@ class HullSettings:
     n_local: int = 3
     n_shaken: int = 3
     paying: float = 1e-3
-    coarse_paying: float = 1.0
     patience: int = 2
-    coarse_patience: int = 0
+    coarse_patience: int = -1
     n_low: int = 64
     radius: float = 0.1
     shake: float = 0.15
@@ -710,7 +709,6 @@ class HullSettings:
         return replace(
             self,
             n_random=min(self.n_random, self.coarse_n_random),
-            paying=self.coarse_paying,
             patience=self.coarse_patience,
         )
 
