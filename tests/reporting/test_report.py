@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse
 from geometry import cloud
 from numpy.testing import assert_allclose
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, load_iris
 from sklearn.decomposition import PCA
 
 from isoproj import (
@@ -25,6 +25,7 @@ from isoproj import (
 )
 from isoproj.baselines import PCAProjection
 from isoproj.exceptions import ClaimError
+from isoproj.numerics.rounding import at_least
 
 pytest.importorskip("jinja2")
 
@@ -143,7 +144,7 @@ def test_the_page_asks_the_network_for_nothing(made):
 def test_sections_come_in_the_order_of_importance(made):
     assert Page(made.html()).headings == [
         "The certificate",
-        "All pairs",
+        "How the loss spreads",
         "Fewer or more dimensions",
         "The worst pairs",
         "Points it has not seen",
@@ -189,7 +190,7 @@ def test_texts_of_users_are_shown_as_text(made, fitted, digits):
 def test_markdown_says_the_same(made):
     facts, text = made.to_dict(), made.markdown()
     assert facts["sentence"] in text
-    assert f"{facts['certificate']['lower_bound']:.4f}" in text
+    assert f" {at_least(facts['certificate']['lower_bound'])} |" in text
     assert f"{facts['methods'][1]['distortion']:.4f}" in text
     for line in text.splitlines():
         assert "{" not in line
@@ -203,6 +204,34 @@ def test_without_data_only_what_the_model_states_is_told(fitted):
     assert "Nothing was recomputed" in bare.html()
     assert "Nothing was recomputed" in bare.markdown()
     assert report(fitted.certificate_).to_dict()["model"]["estimator"] is None
+
+
+def test_a_report_names_the_proof_that_its_bound_rests_on():
+    X = load_iris().data
+    model = NearIsometricProjection(2, random_state=0, tol=0.5, n_restarts=0)
+    certificate = model.fit(np.unique(X, axis=0)).certificate_
+    assert certificate.proof == "hull"
+    told = model.report().to_dict()["certificate"]
+    assert (told["proof"], told["n_proving"]) == (
+        "hull",
+        len(certificate.hull.hull_pairs),
+    )
+    for text in (model.report().html(), model.report().markdown()):
+        assert f"{told['n_proving']:,} of these pairs, in a subspace of 3" in text
+        assert "Weights" not in text
+    weighed = dataclasses.replace(certificate, hull=None)
+    told = report(weighed).to_dict()["certificate"]
+    assert (told["proof"], told["n_proving"]) == ("fantope", weighed.weights.size)
+    assert f"Weights on {weighed.weights.size:,} of these" in report(weighed).html()
+
+
+def test_bounds_are_rounded_to_the_side_on_which_they_hold(fitted):
+    stated = dataclasses.replace(
+        fitted.certificate_, lower_bound=0.49999, distortion=0.500011
+    )
+    text = report(stated).markdown()
+    assert "loses less than 0.4999." in text
+    assert "| 0.5000 | 0.4999 | 0.01% |" in text
 
 
 def test_other_data_are_refused(fitted, digits):

@@ -16,6 +16,7 @@ from isoproj.cli.models import check_dimensions
 from isoproj.estimators.near_isometric import NearIsometricProjection
 from isoproj.exceptions import DuplicatePointsWarning
 from isoproj.files.read.reading import read_points
+from isoproj.numerics.rounding import at_least
 from isoproj.numerics.spectral import orthonormal
 from isoproj.proof.audit import AuditResult, audit
 from isoproj.solvers.api import Status
@@ -85,7 +86,8 @@ def _show(
         ["method", "worst pair", "99.9 %", "median", "mean"],
         rows,
         title="Share of squared length lost, over all pairs",
-        caption=f"No projection can push the worst pair below {model.lower_bound_:.4f}",
+        caption="No projection can push the worst pair below "
+        f"{at_least(model.lower_bound_)}",
         bold=int(np.argmin(losses)),
     )
     console.say(str(model.certificate_))

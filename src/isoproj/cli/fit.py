@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import time
 from typing import Any
 
@@ -25,6 +24,7 @@ from isoproj.estimators.guaranteed_pca import GuaranteedPCA
 from isoproj.estimators.near_isometric import NearIsometricProjection
 from isoproj.files.read.reading import DataFile
 from isoproj.numerics.arrays import Rows, as_dense
+from isoproj.numerics.rounding import at_least, at_most
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.proof.certificate import Certificate
 from isoproj.solvers.api import Status
@@ -138,18 +138,18 @@ def _show(
         f"worst pair   rows {i} and {j} lose {model.distortion_:.6f} of their squared "
         "distance"
     )
+    above = f", so at most {at_most(100 * gap, 2)}% above the best"
     console.say(
-        f"lower bound  {model.lower_bound_:.6f} (proof: {certificate.proof}), so at "
-        f"most {gap:.2%} above the best"
-        if np.isfinite(gap)
-        else f"lower bound  {model.lower_bound_:.6f}"
+        f"lower bound  {at_least(model.lower_bound_, 6)} (proof: {certificate.proof})"
+        + (above if np.isfinite(gap) else "")
     )
     solver = getattr(model, "solver", "guaranteed")
     guarantee = certificate.guarantee
     if guarantee is not None:
         console.say(
-            f"kept         {guarantee.kept:.6f} of {guarantee.objective.phrase}, at "
-            f"most {guarantee.kept_bound:.6f} under the cap {guarantee.cap:.6f}"
+            f"kept         {at_least(guarantee.kept, 6)} of "
+            f"{guarantee.objective.phrase}, at most "
+            f"{at_most(guarantee.kept_bound, 6)} under the cap {guarantee.cap:.6f}"
         )
     if isinstance(model, NearIsometricProjection) and model.scale is not None:
         console.say(
@@ -173,10 +173,10 @@ def _show(
 def _why_so_much(certificate: Certificate, rows: Rows) -> str:
     """Return one line on what a loss of nearly everything means, and what to do."""
     k = certificate.n_components
-    kept = math.ceil(1e4 * (1.0 - certificate.lower_bound)) / 1e4
     text = (
-        f"much lost    some pair keeps at most {kept:.2%} in any projection to {k} "
-        f"dimension{'s' if k > 1 else ''}"
+        f"much lost    some pair keeps at most "
+        f"{at_most(100 * (1.0 - certificate.lower_bound), 2)}% in any projection to "
+        f"{k} dimension{'s' if k > 1 else ''}"
     )
     pairs = certificate.worst_pairs
     pairs = pairs[(pairs < rows.shape[0]).all(axis=1)]

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 
+from isoproj.numerics import rounding
 from isoproj.numerics.spectral import Array
 from isoproj.plot.marks import (
     DASHED,
@@ -67,7 +68,7 @@ def floor_marks(
 ) -> list[Mark]:
     """Return the dashed line of a lower bound and the shaded area below it."""
     hints = [
-        f"k = {k}: no projection loses less than {bound:.4f}"
+        f"k = {k}: no projection loses less than {rounding.at_least(bound)}"
         for k, bound in zip(np.asarray(ks), np.asarray(bounds), strict=True)
     ]
     return [
@@ -184,8 +185,8 @@ def frontier_chart(
     left = floor - 0.1 * max(float(xs[-1]) - floor, 0.01)
     ceiling = float(most.max() + 0.1 * (most.max() - ys.min() + 0.01))
     hints = [
-        f"no pair loses more than {cap:.4f}: {share:.4f} is kept, no projection keeps "
-        f"more than {top:.4f}"
+        f"no pair loses more than {rounding.at_most(cap)}: {rounding.at_least(share)} "
+        f"is kept, no projection keeps more than {rounding.at_most(top)}"
         for cap, share, top in zip(xs, ys, most, strict=True)
     ]
     middle = Note("floor", (left + floor) / 2.0, 0.5, "proved impossible", shares="y")
@@ -215,7 +216,8 @@ def frontier_chart(
 
 def _wall(left: float, floor: float) -> Band:
     """Return the region of losses that no projection reaches."""
-    hint = f"proven: no projection to as many dimensions loses less than {floor:.6f}"
+    bound = rounding.at_least(floor, 6)
+    hint = f"proven: no projection to as many dimensions loses less than {bound}"
     return Band("floor", (left, floor), -math.inf, math.inf, hints=[hint])
 
 
@@ -303,7 +305,8 @@ def bounds_chart(
         x=Axis(_WORST, low=0.0, high=1.0),
         y=Axis(ticks=rows, low=-0.5, high=len(rows) - 0.5, grid=False),
         marks=marks,
-        about=f"The worst pair loses {first:.2%}; none can be below {lower:.2%}",
+        about=f"The worst pair loses {first:.2%}; none can be "
+        f"below {rounding.at_least(100 * lower, 2)}%",
         names="",
         height=38 * len(rows) + 84,
         downwards=True,

@@ -14,6 +14,7 @@ from isoproj.engines.base import Engine
 from isoproj.numerics.arrays import Rows, check_memory_limit, check_points, is_sparse
 from isoproj.numerics.maps import LinearMap, Orientation, linear_map
 from isoproj.numerics.progress import Walk, watching
+from isoproj.numerics.rounding import at_most
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.storage import MEMORY_LIMIT, Storage
 from isoproj.pairs.full_scan import PairSummary, largest_ratio, summarise
@@ -135,7 +136,8 @@ class AuditResult:
         if not math.isnan(self.mean):
             lines.append(f"mean loss          {self.mean:.4f}")
         lines += [
-            f"{q:<6.1%} lose at most {value:.4f}" for q, value in self.quantiles.items()
+            f"{q:<6.1%} lose at most {at_most(value)}"
+            for q, value in self.quantiles.items()
         ]
         if self.neighbors is not None:
             lines.append(str(self.neighbors))

@@ -16,6 +16,7 @@ from isoproj.numerics.container import (
     read_container,
     write_container,
 )
+from isoproj.numerics.rounding import at_least, at_most, trimmed
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.rule import PairKind, PairRule
 from isoproj.proof.file import (
@@ -73,7 +74,7 @@ class Exclusion:
     def __str__(self) -> str:
         return (
             f"No projection to {self.n_components} or fewer dimensions loses at most "
-            f"{100 * self.cap:.4g}% of every pair."
+            f"{trimmed(at_least(100 * self.cap))}% of every pair."
         )
 
 
@@ -115,21 +116,11 @@ class Guarantee:
 
     def __str__(self) -> str:
         return (
-            f"It keeps {_rounded_down(self.kept):.2f}% of {self.objective.phrase}; no "
-            f"projection under which no pair loses more than {100 * self.cap:.4g}% can "
-            f"keep more than {_rounded_up(self.kept_bound):.2f}%."
+            f"It keeps {at_least(100 * self.kept, 2)}% of {self.objective.phrase}; no "
+            "projection under which no pair loses more than "
+            f"{trimmed(at_least(100 * self.cap))}% can keep more than "
+            f"{at_most(100 * self.kept_bound, 2)}%."
         )
-
-
-def _rounded_down(share: float) -> float:
-    """Return a share in per cent, rounded down to two decimals."""
-    # The small number keeps a rounding error of the share itself from counting.
-    return max(0, math.floor(share * 1e4 + 1e-5)) / 100
-
-
-def _rounded_up(share: float) -> float:
-    """Return a share in per cent, rounded up to two decimals."""
-    return math.ceil(share * 1e4 - 1e-5) / 100
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -284,17 +275,17 @@ class Certificate:
             share = 100.0 if self.sampled_share is None else 100 * self.sampled_share
             what = "sampled distances"
             rest = (
-                f" Sampled: of all pairs, with 95 % confidence, at most {share:.2g}% "
-                "keep less."
+                " Sampled: of all pairs, with 95 % confidence, at most "
+                f"{at_most(share)}% keep less."
             )
         else:
             what = "distances and lengths" if self.include_norms else "distances"
             rest = ""
         sentence = (
             f"Every one of {self.n_pairs:,} {what} keeps at least "
-            f"{_rounded_down(1.0 - self.distortion):.2f}% of its squared length in "
+            f"{at_least(100 * (1.0 - self.distortion), 2)}% of its squared length in "
             f"{self.n_components} dimensions; no projection can guarantee more than "
-            f"{_rounded_up(1.0 - self.lower_bound):.2f}%.{rest}"
+            f"{at_most(100 * (1.0 - self.lower_bound), 2)}%.{rest}"
         )
         further = [str(part) for part in (self.guarantee, self.exclusion) if part]
         return " ".join([sentence, *further, *map(_prefix_sentence, self.prefixes)])
@@ -388,8 +379,8 @@ def _prefix_sentence(prefix: Certificate) -> str:
     """Return what the first rows of a nested projection keep, in words."""
     return (
         f"Its first {prefix.n_components} dimensions keep at least "
-        f"{_rounded_down(1.0 - prefix.distortion):.2f}%, of at most "
-        f"{_rounded_up(1.0 - prefix.lower_bound):.2f}%."
+        f"{at_least(100 * (1.0 - prefix.distortion), 2)}%, of at most "
+        f"{at_most(100 * (1.0 - prefix.lower_bound), 2)}%."
     )
 
 

@@ -13,6 +13,7 @@ from sklearn.model_selection import train_test_split
 from isoproj.engines.base import Engine
 from isoproj.exceptions import NoPairsError
 from isoproj.numerics.arrays import Rows, is_sparse, is_whole
+from isoproj.numerics.rounding import at_most
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.threads import single_blas_thread
 from isoproj.pairs.blocks import SquaredDistances
@@ -108,20 +109,15 @@ class NewPoints:
         text = (
             "If new points are drawn like the points fitted, a new point's distances "
             f"to the {self.n_training:,} fitted points all lose at most "
-            f"{_rounded_up(self.new_point):.4f} with probability {level}"
+            f"{at_most(self.new_point)} with probability {level}"
         )
         if math.isnan(self.new_pair_share):
             return text + "."
         return (
-            f"{text}, and at most {100.0 * _rounded_up(self.new_pair_share):.2f} % of "
+            f"{text}, and at most {at_most(100.0 * self.new_pair_share, 2)} % of "
             f"pairs of new points lose more than the certified {self.distortion:.4f} "
             f"with {level} confidence."
         )
-
-
-def _rounded_up(share: float) -> float:
-    """Return a share rounded up to four digits, so that what is printed holds."""
-    return math.ceil(round(share * 1e4, 6)) / 1e4
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -231,7 +227,7 @@ class Heldout:
             lines.append(
                 f"{name:<17}{result.n_pairs:,} pairs, the worst loses "
                 f"{result.distortion:.4f}, 99.9% lose at most "
-                f"{result.quantiles[0.999]:.4f}, mean {result.mean:.4f}"
+                f"{at_most(result.quantiles[0.999])}, mean {result.mean:.4f}"
             )
         if self.point_losses.size:
             lines.append(self._promise())

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from isoproj.numerics.arrays import Rows
 from isoproj.numerics.container import write_atomically
 from isoproj.numerics.extras import needed
+from isoproj.numerics.rounding import at_least, at_most
 from isoproj.plot import svg
 from isoproj.plot.marks import Chart
 from isoproj.plot.style import css_palette
@@ -26,6 +27,7 @@ from isoproj.reporting.wording import (
     METHOD_NAMES,
     amount,
     commands,
+    gap,
     percent,
     sentences,
 )
@@ -250,8 +252,9 @@ def _environment() -> Any:  # noqa: ANN401 - jinja2's
         keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters.update(percent=percent, amount=amount, plain=_plain_markdown)
-    environment.filters["fenced"] = _fenced
+    environment.filters.update(percent=percent, amount=amount, gap=gap)
+    environment.filters.update(plain=_plain_markdown, fenced=_fenced)
+    environment.filters.update(at_least=at_least, at_most=at_most)
     return environment
 
 

@@ -141,13 +141,15 @@ def _data_facts(certificate: Certificate, options: Options) -> Facts:
 
 def _bounds(certificate: Certificate) -> Facts:
     """Return distortion, lower bound and gap of a certificate."""
-    gap = certificate.optimality_gap
+    gap, hull = certificate.optimality_gap, certificate.hull
+    proving = certificate.weighted_pairs if hull is None else hull.hull_pairs
     return {
         "n_components": certificate.n_components,
         "distortion": certificate.distortion,
         "lower_bound": certificate.lower_bound,
         "optimality_gap": gap if math.isfinite(gap) else None,
-        "n_weights": int(certificate.weights.size),
+        "proof": certificate.proof,
+        "n_proving": proving.shape[0],
     }
 
 

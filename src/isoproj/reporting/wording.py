@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shlex
 
+from isoproj.numerics.rounding import at_least, at_most, trimmed
 from isoproj.reporting.facts import Facts
 
-__all__ = ["METHOD_NAMES", "amount", "commands", "percent", "sentences"]
+__all__ = ["METHOD_NAMES", "amount", "commands", "gap", "percent", "sentences"]
 
 _LIMITS = (
     "The guarantee is for the points the model was fitted on. On other points it need "
@@ -27,7 +28,7 @@ def percent(share: float) -> str:
     >>> percent(0.25), percent(0.0001), percent(0.6389)
     ('25%', '0.01%', '63.89%')
     """
-    return f"{100.0 * share:.2f}".rstrip("0").rstrip(".") + "%"
+    return trimmed(f"{100.0 * share:.2f}") + "%"
 
 
 def amount(method: Facts) -> str:
@@ -41,6 +42,11 @@ def amount(method: Facts) -> str:
     """
     sign = "≥ " if method["distortion_is"] == "at least" else ""
     return f"{sign}{method['distortion']:.4f}"
+
+
+def gap(share: float) -> str:
+    """Return the largest share by which a projection can miss the best, rounded up."""
+    return trimmed(at_most(100.0 * share, 2)) + "%"
 
 
 def sentences(facts: Facts) -> dict[str, str]:
@@ -86,29 +92,36 @@ def _certificate(facts: Facts) -> str:
     what = "all" if data["pairs"] == "all" else "the"
     text = (
         f"Over {what} {data['n_pairs']:,} pairs, the worst loses "
-        f"{bounds['distortion']:.4f} of its squared length. Weights on "
-        f"{bounds['n_weights']:,} of these pairs prove that no projection to "
-        f"{bounds['n_components']} dimensions loses less than "
-        f"{bounds['lower_bound']:.4f}."
+        f"{bounds['distortion']:.4f} of its squared length. {_proof(bounds)} that no "
+        f"projection to {bounds['n_components']} dimensions loses less than "
+        f"{at_least(bounds['lower_bound'])}."
     )
-    gap = bounds["optimality_gap"]
     if facts["guarantee"]:
         text += _cap(facts)
-    elif gap is not None:
-        text += (
-            f" So this projection is within {percent(gap)} of the best one there is."
-        )
+    elif bounds["optimality_gap"] is not None:
+        within = gap(bounds["optimality_gap"])
+        text += f" So this projection is within {within} of the best one there is."
     if facts["methods"]:
         text += " PCA and one random projection of the same size stand beside it."
     return text
+
+
+def _proof(bounds: Facts) -> str:
+    """Return what proves the lower bound, as subject and verb."""
+    if bounds["proof"] == "hull":
+        return (
+            f"The hull of the directions of {bounds['n_proving']:,} of these pairs, in "
+            f"a subspace of {bounds['n_components'] + 1} dimensions, proves"
+        )
+    return f"Weights on {bounds['n_proving']:,} of these pairs prove"
 
 
 def _cap(facts: Facts) -> str:
     guarantee = facts["guarantee"]
     text = (
         f" The cap was {guarantee['cap']:.4f}; under it this projection keeps "
-        f"{guarantee['kept']:.4f} of the {_KEPT[guarantee['objective']]}, and none can "
-        f"keep more than {guarantee['kept_bound']:.4f}."
+        f"{at_least(guarantee['kept'])} of the {_KEPT[guarantee['objective']]}, and "
+        f"none can keep more than {at_most(guarantee['kept_bound'])}."
     )
     if facts["methods"] and guarantee["objective"] == "variance":
         text += f" PCA, under no cap, keeps {facts['methods'][1]['variance']:.4f}."
@@ -139,9 +152,9 @@ def _curve(facts: Facts) -> str:
     if facts["curve"]["isoproj"] is not None:
         return "What the worst pair loses, and the bound proven at each dimension."
     return (
-        "The floor is what the weights of this certificate prove at other dimensions: "
-        "valid everywhere, sharpest at this model's own k. No projection of any kind "
-        "reaches the shaded region."
+        "The floor is what this certificate proves at each number of dimensions; a fit "
+        "to that number may prove more. No orthogonal projection reaches the shaded "
+        "region."
     )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from isoproj.files.export.matrices import offset_of
+from isoproj.numerics.rounding import at_least
 from isoproj.proof.certificate import Certificate
 
 __all__ = ["to_pgvector", "to_postgres"]
@@ -114,7 +115,7 @@ def _comment(certificate: Certificate, example: str) -> str:
     return (
         f"-- isoproj: {certificate.n_features} to {certificate.n_components} dimensions"
         f", distortion {certificate.distortion:.6f},\n"
-        f"-- at least {certificate.lower_bound:.6f} for any projection; data "
+        f"-- at least {at_least(certificate.lower_bound, 6)} for any projection; data "
         f"{fingerprint}.\n"
         f"-- Example: {example}\n"
     )

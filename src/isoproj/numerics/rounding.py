@@ -1,0 +1,39 @@
+"""Numbers in words, rounded to the side on which a statement stays true."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+__all__ = ["at_least", "at_most", "trimmed"]
+
+# A rounding error of the number itself moves no digit.
+_SLACK = 1e-9
+
+
+def at_least(value: float, digits: int = 4) -> str:
+    """Return a decimal number that the value is at least.
+
+    Examples
+    --------
+    >>> from isoproj.numerics.rounding import at_least, at_most, trimmed
+    >>> at_least(0.97278), at_most(0.97271), trimmed(at_most(0.25))
+    ('0.9727', '0.9728', '0.25')
+    """
+    return _text(math.floor, value + _SLACK, digits)
+
+
+def at_most(value: float, digits: int = 4) -> str:
+    """Return a decimal number that the value is at most."""
+    return _text(math.ceil, value - _SLACK, digits)
+
+
+def trimmed(text: str) -> str:
+    """Return a decimal number without trailing zeros."""
+    return text.rstrip("0").rstrip(".")
+
+
+def _text(whole: Callable[[float], int], value: float, digits: int) -> str:
+    if not math.isfinite(value):
+        return str(value)
+    return f"{max(0, whole(value * 10**digits)) / 10**digits:.{digits}f}"
