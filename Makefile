@@ -6,10 +6,20 @@ BIN := .venv/bin
 CORE := .venv/.core
 SETUP := .venv/.ready
 
-.PHONY: demo test test-slow test-attack test-browser test-consumers test-matrix docs lint dist clean
+.PHONY: demo reproduce results test test-slow test-attack test-browser test-consumers test-matrix docs lint dist clean
 
 demo: $(CORE)
 	$(BIN)/python -m isoproj demo
+
+# The experiments of the paper again; paper/README.md maps them to the code. Small samples
+# and two seeds take about 20 minutes on two cores, FULL=1 about two hours. Finished cells
+# are kept: the same command goes on where it was stopped.
+reproduce: .venv/.paper
+	$(BIN)/python -m paper $(if $(FULL),--full) -o $(or $(OUT),reproduced)
+
+# The page of results and its figures, from the records that are kept.
+results: .venv/.paper
+	$(BIN)/python -m paper --full --report paper/records.jsonl.gz -o docs/results
 
 # Types are checked beside the tests; either fault fails the command. Each of the two
 # test processes has a core of its own, so BLAS must not start threads on both.
@@ -103,6 +113,10 @@ endef
 $(CORE): pyproject.toml
 	@echo "Installing isoproj in .venv (once; half a minute)"
 	$(call install,.)
+
+.venv/.paper: $(CORE)
+	@echo "Installing what the experiments need in .venv (once)"
+	$(call install,.[plot,sdp])
 
 $(SETUP): $(CORE)
 	@echo "Installing what the tests need in .venv (once; a minute or two)"

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from isoproj.reproduction.datasets import data_folder, load, sample
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from paper.datasets import data_folder, load, sample
 
 
 def data_file(name: str) -> Path:

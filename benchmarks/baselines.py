@@ -16,7 +16,7 @@ from pathlib import Path
 
 from _data import mnist_digit
 
-from isoproj.reproduction.compare import Comparison, compare
+from isoproj.comparison.compare import Comparison, compare
 
 RESULTS = Path(__file__).parent / "results"
 METHODS = [

@@ -29,10 +29,10 @@ from isoproj.estimators.geometry import Geometry
 from isoproj.numerics.threads import one_blas_thread
 from isoproj.pairs.rule import PairRule
 from isoproj.proof.objective import Objective
-from isoproj.reproduction.datasets import load
 from isoproj.solvers.api import Problem
 from isoproj.solvers.guaranteed import guaranteed
 from isoproj.solvers.minimax import minimax
+from paper.datasets import load
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 SLACKS = (0.02, 0.05, 0.1, 0.2)

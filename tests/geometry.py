@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from isoproj.reproduction.datasets import MissingDataError, load, sample
+from paper.datasets import MissingDataError, load, sample
 
 seeds = st.integers(0, 2**32 - 1)
 

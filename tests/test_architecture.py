@@ -26,7 +26,7 @@ FOLDERS = [
     "baselines",
     "files",
     "plot",
-    "reproduction",
+    "comparison",
     "reporting",
     "cli",
 ]

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
-    for path in [ROOT / "README.md", *DOCS.rglob("*.md")]
+    for path in [ROOT / "README.md", ROOT / "paper" / "README.md", *DOCS.rglob("*.md")]
     if "_build" not in path.parts
 )
 FENCE = re.compile(r"^```(python|sh)\n(.*?)^```", re.MULTILINE | re.DOTALL)

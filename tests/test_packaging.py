@@ -63,12 +63,13 @@ isoproj.audit([[0.0, 1.0], [1.0, 0.0]], [[1.0, 0.0]])
 with contextlib.suppress(SystemExit):
     isoproj.cli.program.main(["fit", "-h"])
 names = set(sys.modules)
-assert not [n for n in names if n.startswith("isoproj.reproduction")]
+foreign = ("isoproj.baselines", "isoproj.comparison", "isoproj.plot", "paper")
+assert not [n for n in names if n.startswith(foreign)]
 assert not names & {"matplotlib", "jinja2", "h5py", "dask", "torch"}
 """
 
 
-def test_only_the_reproduction_imports_the_reproduction_and_extras_stay_away():
+def test_a_fit_imports_neither_comparisons_nor_plots_nor_extras():
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", WORK],
         capture_output=True,

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from isoproj._version import __version__
 
 if TYPE_CHECKING:
+    from isoproj.comparison.compare import compare
+    from isoproj.comparison.dimensions_needed import johnson_lindenstrauss_comparison
     from isoproj.engines.dask import DaskEngine
     from isoproj.estimators.curves import (
         DistortionCurve,
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
     from isoproj.proof.certificate import Certificate
     from isoproj.proof.verify import verify
     from isoproj.reporting.document import Report, report
-    from isoproj.reproduction.compare import compare
-    from isoproj.reproduction.dimensions_needed import johnson_lindenstrauss_comparison
 
 __all__ = [
     "AuditResult",
@@ -61,8 +61,8 @@ _HOMES = {
     "NearIsometricProjection": "isoproj.estimators.near_isometric",
     "Report": "isoproj.reporting.document",
     "audit": "isoproj.proof.audit",
-    "compare": "isoproj.reproduction.compare",
-    "johnson_lindenstrauss_comparison": "isoproj.reproduction.dimensions_needed",
+    "compare": "isoproj.comparison.compare",
+    "johnson_lindenstrauss_comparison": "isoproj.comparison.dimensions_needed",
     "report": "isoproj.reporting.document",
     "verify": "isoproj.proof.verify",
 }

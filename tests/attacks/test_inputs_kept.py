@@ -38,7 +38,7 @@ WRITES = {
 }
 # Verbs that write nothing, and those that read no file of the user.
 SILENT = {"audit", "verify", "info"}
-WITHOUT_INPUTS = {"demo", "reproduce"}
+WITHOUT_INPUTS = {"demo"}
 DATA = [
     "data.npz:points",
     "data.npz:a:b",

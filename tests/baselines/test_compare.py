@@ -11,8 +11,8 @@ from geometry import brute_losses, cloud
 
 from isoproj import NearIsometricProjection
 from isoproj.baselines import NILEPro, PCAProjection, RandomProjection
-from isoproj.reproduction.compare import METHODS, Comparison, compare
-from isoproj.reproduction.referee import measure, run, score_map
+from isoproj.comparison.compare import METHODS, Comparison, compare
+from isoproj.comparison.referee import measure, run, score_map
 
 
 def test_the_referee_says_what_differences_say():

@@ -29,12 +29,12 @@ from isoproj.baselines.isometry import Fit, balanced, clip_to_band
 from isoproj.baselines.nile_pro import largest_deviation_prox
 from isoproj.baselines.numax import soft_threshold
 from isoproj.baselines.secant_avoidance import turn_towards
+from isoproj.comparison.referee import score_map
 from isoproj.pairs.directions import quadratic_values
 from isoproj.pairs.oracle import PairSearch, SearchSettings
 from isoproj.pairs.rule import prepare_pairs
-from isoproj.reproduction.datasets import load, sample
-from isoproj.reproduction.referee import score_map
 from isoproj.solvers.api import Status
+from paper.datasets import load, sample
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 

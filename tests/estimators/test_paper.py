@@ -16,8 +16,8 @@ from isoproj.numerics.progress import Step, watching
 from isoproj.pairs.moments import pose
 from isoproj.pairs.rule import prepare_pairs
 from isoproj.proof.bounds import spectral_ratio
-from isoproj.reproduction.datasets import load, sample
 from isoproj.solvers.dual_ascent import dual_ascent, project_on_simplex
+from paper.datasets import load, sample
 
 numbers = st.floats(-1e3, 1e3, allow_subnormal=False)
 vectors = arrays(np.float64, st.integers(1, 30), elements=numbers)

@@ -558,34 +558,6 @@ _REPORT = (
         default=20_000_000,
     ),
 )
-_REPRODUCE = (
-    _flag("--list", "list the experiments and run nothing"),
-    _Argument(
-        "--only",
-        "NAME",
-        "run only these experiments, for example figure1 or table1",
-        nargs="+",
-        default=[],
-    ),
-    _Either(
-        _flag("--quick", "small samples and two seeds: minutes (the default)"),
-        _flag("--full", "all samples and five seeds, as in the paper: hours"),
-    ),
-    _Argument(
-        "-o --output",
-        "FOLDER",
-        "folder for records and figures; the page is FOLDER.md (default results). "
-        "Finished cells in it are kept",
-        default="results",
-    ),
-    _flag("--report", "run nothing; make page and figures from existing records"),
-    _whole(
-        "--jobs",
-        "N",
-        "number of cells to run at once, one thread each (default: one a core)",
-    ),
-    _flag("--offline", "do not download data that is missing"),
-)
 VERBS = {
     "fit": _Verb(
         "find the projection whose worst pair loses least, and certify it",
@@ -636,11 +608,6 @@ VERBS = {
         "write a report about a model and its data",
         "isoproj report model.isoproj embeddings.npy -o report.html",
         _REPORT,
-    ),
-    "reproduce": _Verb(
-        "run the experiments of the paper: numbers, figures, verdicts",
-        "isoproj reproduce --quick --only figure1 -o results",
-        _REPRODUCE,
     ),
     "demo": _Verb(
         "fit, certify and compare on a data set that ships with scikit-learn",

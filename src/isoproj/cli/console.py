@@ -7,7 +7,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -106,29 +106,6 @@ class Console:
             return
         with _bars(walks, n_pairs, total) as bars, watching(bars):
             yield
-
-    @contextmanager
-    def pieces(self, label: str, total: int) -> Iterator[Callable[[str, float], None]]:
-        """Show the progress of several tasks; yield the function to call after each.
-
-        Its arguments are a description of the task and the seconds left.
-        """
-        if self.quiet or not _is_terminal(sys.stderr):
-            yield self._piece_lines(total)
-            return
-        with _piece_display(label, total) as show:
-            yield show
-
-    def _piece_lines(self, total: int) -> Callable[[str, float], None]:
-        """Return a function that prints a line after every task."""
-        done = 0
-
-        def show(text: str, seconds_left: float) -> None:
-            nonlocal done
-            done += 1
-            self.note(f"{done} of {total}: {text}; {_duration(seconds_left)} left")
-
-        return show
 
 
 class _Lines:
@@ -345,26 +322,3 @@ def _bars(walks: str, n_pairs: int | None, total: int | None) -> Iterator[_Bars]
     columns += [TimeRemainingColumn()] if total is not None else []
     with Progress(*columns, console=console) as progress:
         yield _Bars(progress, walks, n_pairs, total)
-
-
-@contextmanager
-def _piece_display(label: str, total: int) -> Iterator[Callable[[str, float], None]]:
-    """Show a progress bar of several tasks; yield the function to call."""
-    import rich.console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    columns: list[Any] = [
-        TextColumn(label),
-        BarColumn(bar_width=None),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[left]}"),
-        TextColumn("{task.fields[piece]}"),
-    ]
-    with Progress(*columns, console=rich.console.Console(stderr=True)) as progress:
-        task = progress.add_task(label, total=total, left="", piece="")
-
-        def show(text: str, seconds_left: float) -> None:
-            left = f"{_duration(seconds_left)} left"
-            progress.update(task, advance=1, left=left, piece=text)
-
-        yield show

@@ -17,7 +17,6 @@ from isoproj.proof.certificate import Certificate
 from isoproj.proof.heldout import Heldout
 from isoproj.proof.objective import Objective
 from isoproj.proof.verify import CheckedClaim
-from isoproj.reproduction.claims import Outcome
 from isoproj.solvers.api import Status
 
 __all__ = [
@@ -29,7 +28,6 @@ __all__ = [
     "Data",
     "DataInfo",
     "Demo",
-    "ExperimentCount",
     "Export",
     "Fit",
     "Frontier",
@@ -51,10 +49,8 @@ __all__ = [
     "Projected",
     "Report",
     "ReportFile",
-    "Reproduce",
     "Target",
     "Transform",
-    "Verdict",
     "Verify",
 ]
 
@@ -519,40 +515,6 @@ class Report(Payload):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExperimentCount:
-    """An experiment, and how much of it is finished."""
-
-    name: str
-    title: str
-    cells: Count
-    finished: Count
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict(_Told):
-    """What became of a claim of the paper."""
-
-    claim: str
-    statement: str
-    tolerance: str
-    measured: str
-    outcome: Outcome
-    n_cells: Count
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reproduce(Payload):
-    """The result of ``isoproj reproduce``."""
-
-    verb = "reproduce"
-    folder: Annotated[str | None, "records and figures; null: listed"] = None
-    page: str | None = None
-    figures: Annotated[Sequence[str], "files, SVG and PNG"] = ()
-    experiments: Sequence[ExperimentCount]
-    verdicts: Sequence[Verdict] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Demo(Payload):
     """The result of ``isoproj demo``."""
 
@@ -634,7 +596,6 @@ VERBS: dict[str, tuple[type[Payload], ...]] = {
         Curve,
         Frontier,
         Report,
-        Reproduce,
         Demo,
     )
 } | {"info": (DataInfo, ModelInfo)}

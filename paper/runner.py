@@ -17,11 +17,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from isoproj.reproduction.cells import measure_cell
-from isoproj.reproduction.compare import machine_facts
-from isoproj.reproduction.datasets import load
-from isoproj.reproduction.records import Finished, Records, append, mend
-from isoproj.reproduction.table import WHOLE, Cell
+from isoproj.comparison.compare import machine_facts
+from paper.cells import measure_cell
+from paper.datasets import load
+from paper.records import Finished, Records, append, mend
+from paper.table import WHOLE, Cell
 
 __all__ = ["CellsDone", "run_cells"]
 

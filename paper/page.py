@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from isoproj.reproduction.claims import Verdict, verdicts
-from isoproj.reproduction.figures import FIGURES, LABELS, series
-from isoproj.reproduction.records import Finished, Records
-from isoproj.reproduction.table import (
+from paper.claims import Verdict, verdicts
+from paper.figures import FIGURES, LABELS, series
+from paper.records import Finished, Records
+from paper.table import (
     WHOLE,
     Experiment,
     Kind,
@@ -139,7 +139,7 @@ def _figures(records: Records, folder: str) -> list[str]:
             f"![{title}]({folder}/{name}.png)",
             "",
             f"{_CAPTIONS[name]} [SVG]({folder}/{name}.svg). "
-            f"`isoproj reproduce --only {only}`",
+            f"`python -m paper --only {only}`",
             "",
         ]
     return lines

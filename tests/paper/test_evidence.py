@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from planted import grid_cell, grid_scores
 
-from isoproj.reproduction.evidence import lower_than
+from paper.evidence import lower_than
 
 
 def test_numbers_stand_beside_the_rival_they_belong_to():

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from isoproj.numerics.spectral import Array
-from isoproj.reproduction.records import Finished
-from isoproj.reproduction.table import ALGORITHM, N_STEPS, WHOLE
+from paper.records import Finished
+from paper.table import ALGORITHM, N_STEPS, WHOLE
 
 __all__ = [
     "GRID",

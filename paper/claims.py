@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from isoproj.reproduction.evidence import (
+from paper.evidence import (
     GRID,
     Judge,
     judge_average,
@@ -20,7 +20,7 @@ from isoproj.reproduction.evidence import (
     lower_than,
     slower_by,
 )
-from isoproj.reproduction.records import Records
+from paper.records import Records
 
 __all__ = ["CLAIMS", "Outcome", "PaperClaim", "Verdict", "verdicts"]
 

@@ -6,6 +6,7 @@ Lines are appended as cells finish; a last line that a kill cut short is ignored
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 from collections.abc import Iterable, Iterator
@@ -15,7 +16,7 @@ from typing import Any
 
 from isoproj.exceptions import FormatError
 from isoproj.numerics.container import write_atomically
-from isoproj.reproduction.table import Cell, Subject
+from paper.table import Cell, Subject
 
 __all__ = ["Finished", "Records", "append", "mend"]
 
@@ -79,7 +80,7 @@ class Records:
 
     @staticmethod
     def read(path: str | os.PathLike[str]) -> Records:
-        """Return the records of a file, empty where it does not exist.
+        """Return the records of a file, packed or not, empty where it does not exist.
 
         Raises ``FormatError`` if a whole line is not a record.
         """
@@ -160,7 +161,10 @@ def _parsed(path: Path) -> Iterator[tuple[dict[str, Any], Finished | None]]:
     """Yield each line of a file, and its finished cell unless it describes a run."""
     if not path.exists():
         return
-    lines = path.read_text(encoding="utf-8").split("\n")
+    content = path.read_bytes()
+    if path.suffix == ".gz":
+        content = gzip.decompress(content)
+    lines = content.decode().split("\n")
     # After the last line break there is nothing, or a line that a kill cut short.
     for number, text in enumerate(lines[:-1], 1):
         try:
@@ -169,7 +173,7 @@ def _parsed(path: Path) -> Iterator[tuple[dict[str, Any], Finished | None]]:
             _ = line["run"]
         except (ValueError, KeyError, TypeError) as error:
             msg = (
-                f"line {number} of {path} must be a record of isoproj reproduce; "
+                f"line {number} of {path} must be a record of the experiments; "
                 f"reading it fails: {error}. Remove the line or the file."
             )
             raise FormatError(msg) from None

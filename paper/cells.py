@@ -16,14 +16,15 @@ from sklearn.neighbors import NearestNeighbors
 
 from isoproj.baselines.dual_ascent import DualAscent
 from isoproj.baselines.sdp import SDPProjection
+from isoproj.comparison.compare import METHODS
+from isoproj.comparison.referee import Record, measure, score_map
 from isoproj.numerics.spectral import Array
 from isoproj.pairs.moments import pose
 from isoproj.pairs.rule import prepare_pairs
 from isoproj.proof.bounds import spectral_ratio
-from isoproj.reproduction.compare import METHODS
-from isoproj.reproduction.datasets import held_out, load, sample
-from isoproj.reproduction.referee import Record, measure, score_map
-from isoproj.reproduction.table import (
+from isoproj.solvers.dual_ascent import dual_ascent
+from paper.datasets import held_out, load, sample
+from paper.table import (
     ALGORITHM,
     N_STEPS,
     WHOLE,
@@ -32,7 +33,6 @@ from isoproj.reproduction.table import (
     Kind,
     experiment_named,
 )
-from isoproj.solvers.dual_ascent import dual_ascent
 
 __all__ = ["measure_cell"]
 

@@ -11,14 +11,14 @@ from planted import course_cell, every_kind, grid_cell, grid_scores, records_of
 
 from isoproj.exceptions import FormatError
 from isoproj.plot.style import look_of
-from isoproj.reproduction import cells as measuring
-from isoproj.reproduction.cells import measure_cell
-from isoproj.reproduction.claims import CLAIMS, Outcome, verdicts
-from isoproj.reproduction.figures import FIGURES, LABELS, draw_all
-from isoproj.reproduction.page import render_page
-from isoproj.reproduction.records import Finished, Records, append, mend
-from isoproj.reproduction.runner import run_cells
-from isoproj.reproduction.table import (
+from paper import cells as measuring
+from paper.cells import measure_cell
+from paper.claims import CLAIMS, Outcome, verdicts
+from paper.figures import FIGURES, LABELS, draw_all
+from paper.page import render_page
+from paper.records import Finished, Records, append, mend
+from paper.runner import run_cells
+from paper.table import (
     EXPERIMENTS,
     WHOLE,
     Cell,
@@ -28,7 +28,8 @@ from isoproj.reproduction.table import (
 )
 
 DIGITS = Subject("digits", (5,))
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+RECORDS = ROOT / "paper" / "records.jsonl.gz"
 
 
 def outcome(name, *cells):
@@ -201,9 +202,11 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path):
     path = tmp_path / "records.jsonl"
     script = tmp_path / "long_run.py"
     script.write_text(
+        "import sys\n"
         "from pathlib import Path\n"
-        "from isoproj.reproduction.runner import run_cells\n"
-        "from isoproj.reproduction.table import Cell, Subject\n"
+        f"sys.path.insert(0, {str(ROOT)!r})\n"
+        "from paper.runner import run_cells\n"
+        "from paper.table import Cell, Subject\n"
         "if __name__ == '__main__':\n"
         "    digits = Subject('digits', (5,))\n"
         "    cells = [Cell('table1', digits, r, 5, seed)\n"
@@ -355,15 +358,15 @@ def test_the_page_says_what_is_missing():
 
 
 def test_the_committed_page_is_what_the_command_makes_of_the_committed_records():
-    records = Records.read(DOCS / "results" / "records.jsonl")
+    records = Records.read(RECORDS)
     assert records.cells
-    command = "isoproj reproduce --full -o docs/results"
+    command = "python -m paper --full --report paper/records.jsonl.gz -o docs/results"
     made = render_page(records, chosen(), command, "results")
-    assert (DOCS / "results.md").read_text(encoding="utf-8") == made
+    assert (ROOT / "docs" / "results.md").read_text(encoding="utf-8") == made
 
 
 def test_quick_verdicts_agree_with_the_full_runs():
-    records = Records.read(DOCS / "results" / "records.jsonl")
+    records = Records.read(RECORDS)
     quick = records.within(c.key for c in in_order(chosen(quick=True)))
     full = {v.claim.name: v.outcome for v in verdicts(records)}
     assert {v.claim.name: v.outcome for v in verdicts(quick)} == full

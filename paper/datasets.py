@@ -1,8 +1,8 @@
 """The data of the paper: MNIST, 20 Newsgroups, and bundled digits in their place.
 
-Files are read from the folder that ``ISOPROJ_DATA`` names, or from ``../shared/data``.
-Where they are missing, scikit-learn downloads the data unless ``offline`` is set.
-Images are checked against a checksum, posts by their number.
+Files are read from the folder that ``ISOPROJ_DATA`` names, or from ``shared/data``
+beside the clone. Where they are missing, scikit-learn downloads the data unless
+``offline`` is set. Images are checked against a checksum, posts by their number.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Collection:
 def data_folder() -> Path:
     """Return the folder from which data files are read."""
     asked = os.environ.get("ISOPROJ_DATA")
-    return Path(asked) if asked else Path("../shared/data").absolute()
+    return Path(asked) if asked else Path(__file__).parents[2] / "shared" / "data"
 
 
 @functools.lru_cache(maxsize=3)

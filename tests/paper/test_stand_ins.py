@@ -8,10 +8,10 @@ import json
 import numpy as np
 import pytest
 
-from isoproj.reproduction import cells, datasets
-from isoproj.reproduction.cells import measure_cell
-from isoproj.reproduction.datasets import MissingDataError, load, sample
-from isoproj.reproduction.table import Cell, Subject
+from paper import cells, datasets
+from paper.cells import measure_cell
+from paper.datasets import MissingDataError, load, sample
+from paper.table import Cell, Subject
 
 N_POSTS = {"train": (24, 20), "test": (6, 5)}
 

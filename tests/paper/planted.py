@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from isoproj.reproduction.records import Finished, Records
-from isoproj.reproduction.table import Cell, Subject
+from paper.records import Finished, Records
+from paper.table import Cell, Subject
 
 RUN = {
     "run": "a",

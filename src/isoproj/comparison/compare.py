@@ -29,6 +29,7 @@ from isoproj.baselines.sdp import SDPProjection
 from isoproj.baselines.secant_avoidance import SecantAvoidance
 from isoproj.baselines.sequential_fair_pca import SequentialFairPCA
 from isoproj.baselines.stable_pca import StablePCA
+from isoproj.comparison.referee import Record, measure, measure_map
 from isoproj.estimators.guaranteed_pca import GuaranteedPCA
 from isoproj.estimators.near_isometric import NearIsometricProjection
 from isoproj.numerics.arrays import Rows
@@ -37,7 +38,6 @@ from isoproj.numerics.threads import n_threads
 from isoproj.plot.axes import axes_or_new, draw
 from isoproj.plot.charts import curve_chart, floor_marks, loss_line
 from isoproj.plot.marks import Axis
-from isoproj.reproduction.referee import Record, measure, measure_map
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -255,7 +255,7 @@ def compare(
     Examples
     --------
     >>> import numpy as np
-    >>> from isoproj.reproduction.compare import compare
+    >>> from isoproj.comparison.compare import compare
     >>> X = np.random.default_rng(0).normal(size=(12, 5))
     >>> result = compare(X, ["pca", "sap"], ks=[2, 3])
     >>> [(r["method"], r["k"]) for r in result.records]

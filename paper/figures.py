@@ -15,9 +15,9 @@ from isoproj.plot.axes import Panels, save_panels
 from isoproj.plot.charts import curve_chart, floor_marks
 from isoproj.plot.marks import Axis, Band, Chart, Line, Mark, Note, Points, Rule
 from isoproj.plot.style import LOOKS, look_of
-from isoproj.reproduction.evidence import GRID, LABELS, course, ratios, value
-from isoproj.reproduction.records import Finished, Records
-from isoproj.reproduction.table import (
+from paper.evidence import GRID, LABELS, course, ratios, value
+from paper.records import Finished, Records
+from paper.table import (
     ALGORITHM,
     DIMENSIONS,
     N_STEPS,

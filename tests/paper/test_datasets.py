@@ -9,8 +9,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from isoproj.exceptions import IsoprojError
-from isoproj.reproduction import datasets
-from isoproj.reproduction.datasets import MissingDataError, held_out, load, sample
+from paper import datasets
+from paper.datasets import MissingDataError, held_out, load, sample
 
 STEMS = {
     "train_images": "train-images-idx3-ubyte",

@@ -13,10 +13,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.random_projection import johnson_lindenstrauss_min_dim
 
 from isoproj.baselines.numax import NuMax
+from isoproj.comparison.referee import score_map
 from isoproj.estimators.near_isometric import NearIsometricProjection
 from isoproj.numerics.arrays import Rows, as_dense, check_points
 from isoproj.numerics.spectral import Array
-from isoproj.reproduction.referee import score_map
 
 __all__ = ["DimensionsNeeded", "johnson_lindenstrauss_comparison"]
 

@@ -1,0 +1,1 @@
+"""The methods compared: one referee scores every map alike."""

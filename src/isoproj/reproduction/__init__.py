@@ -1,1 +1,0 @@
-"""The paper's experiments, the referee and the comparison of methods."""
