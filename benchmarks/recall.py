@@ -18,7 +18,8 @@ from _data import data_file
 from _results import keep
 
 from isoproj.numerics.threads import n_threads, one_blas_thread, threaded_map
-from isoproj.proof.recall import METRICS, compare_neighbors
+from isoproj.pairs.nearness import METRICS
+from isoproj.proof.recall import compare_neighbors
 
 # Queries and rows of a block of the plain product, as in an exact search.
 BLOCK = (512, 8192)

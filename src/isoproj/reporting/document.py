@@ -17,10 +17,10 @@ from isoproj.numerics.arrays import Rows
 from isoproj.numerics.container import write_atomically
 from isoproj.numerics.extras import needed
 from isoproj.numerics.rounding import at_least, at_most
+from isoproj.pairs.nearness import Metric
 from isoproj.plot import svg
 from isoproj.plot.marks import Chart
 from isoproj.plot.style import css_palette
-from isoproj.proof.recall import Metric
 from isoproj.reporting.charts import charts_of
 from isoproj.reporting.facts import Facts, Options, facts_of
 from isoproj.reporting.wording import (

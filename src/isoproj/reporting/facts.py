@@ -15,10 +15,10 @@ from isoproj.exceptions import ClaimError
 from isoproj.numerics.arrays import Rows, as_dense, check_points
 from isoproj.numerics.container import versions
 from isoproj.numerics.spectral import Indices
+from isoproj.pairs.nearness import Metric
 from isoproj.plot.images import image_shape_of
 from isoproj.proof.audit import AuditResult
 from isoproj.proof.certificate import Certificate, certificate_of
-from isoproj.proof.recall import Metric
 from isoproj.proof.verify import check_claims
 from isoproj.reporting.maps import (
     maps_beside,

@@ -11,12 +11,12 @@ import numpy as np
 from isoproj.numerics.arrays import Rows
 from isoproj.numerics.maps import linear_map
 from isoproj.numerics.spectral import Array
+from isoproj.pairs.nearness import Metric
 from isoproj.pairs.rows import stacked
 from isoproj.pairs.rule import LABELLED, LARGEST_LIST, PairKind
 from isoproj.proof.audit import AuditResult, audit
 from isoproj.proof.certificate import Certificate
 from isoproj.proof.heldout import Heldout, Split, measure_heldout
-from isoproj.proof.recall import Metric
 from isoproj.reporting.measuring import Scene
 
 __all__ = ["maps_beside", "new_points", "prefixes_beside_pca", "prefixes_of"]

@@ -1,0 +1,400 @@
+"""How near rows are to queries: fast for blocks, exact for pairs, under any metric.
+
+**Fast.** One product in float32 gives the values of a block. ``margins`` bounds how far
+a value of a query may be off. A value that says nothing is NaN, so a search keeps
+what is *not above* a limit.
+
+**Exact.** ``exact`` measures pairs in float64 from the rows themselves, because
+``|a|^2 + |b|^2 - 2 <a, b>`` cancels for near rows. It returns with each value a
+tolerance, by which rounding may have moved the value. Two values within their
+tolerances are a tie as far as anyone can tell.
+
+Under a linear map the same holds for the images of the rows. Images of differences are
+measured, not differences of images, for the same reason.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isoproj.numerics.arrays import Rows, is_sparse
+from isoproj.numerics.spectral import EPS, Array, Indices
+from isoproj.numerics.storage import Storage
+from isoproj.numerics.threads import for_each_chunk, n_threads, threaded_map
+from isoproj.pairs.blocks import product_error
+from isoproj.pairs.rows import (
+    largest_entry,
+    largest_of_each,
+    scale_each,
+    squared_lengths,
+)
+
+__all__ = [
+    "METRICS",
+    "Metric",
+    "Nearness",
+    "candidates",
+    "check_metric",
+    "mean_row",
+    "scaled",
+]
+
+Metric: TypeAlias = Literal["euclidean", "cosine", "inner_product"]
+METRICS: tuple[str, ...] = get_args(Metric)
+
+# Rows of a block; with 512 queries a block of float32 products is 16 MB.
+_ROWS = 8192
+# Pairs that are measured in float64 at a time.
+_SETTLED = 2048
+# Entries of rows that a thread prepares at a time.
+_PREPARED = 2**17
+_EPS32 = float(np.finfo(np.float32).eps)
+# Whole numbers below this are exact in float32, and so are their sums.
+_WHOLE = 2.0**24
+
+
+def check_metric(metric: str, name: str = "metric") -> None:
+    """Raise ValueError unless a metric is known."""
+    if metric not in METRICS:
+        msg = f"{name} must be one of {', '.join(METRICS)}; got {metric!r}. Choose one."
+        raise ValueError(msg)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Nearness:
+    """Values that order rows by nearness to a query; a smaller value is nearer.
+
+    ``fast`` and ``fast_queries`` are what products are made of: float32 rows of size
+    about 1, or sparse rows. With Euclidean distances float32 rows have their squared
+    length ``norms`` as last column. Rows are counted as in ``fast``; ``numbers`` has
+    their numbers in ``rows``.
+    """
+
+    metric: Metric
+    rows: Rows
+    queries: Rows
+    linear: Array | None
+    numbers: Indices | None
+    exponent: int
+    fast: Rows
+    fast_queries: Rows
+    norms: Array
+    error: float
+    haze: float
+
+    @staticmethod
+    def of(
+        rows: Rows,
+        queries: Rows | None,
+        metric: Metric,
+        *,
+        linear: Array | None = None,
+        numbers: Indices | None = None,
+        storage: Storage | None = None,
+    ) -> Nearness:
+        """Prepare rows for searches; ``queries=None`` means the rows themselves.
+
+        ``linear``, of shape (k, n_features), is a map whose images are compared, and
+        ``numbers`` the rows among which neighbours are looked for; None means all.
+        """
+        others = [] if queries is None else [queries]
+        exponent = _exponent(rows, *others)
+        is_exact = linear is None and _are_small_whole(rows, *others, metric=metric)
+        centred = metric == "euclidean" and not is_sparse(rows) and not is_exact
+        shift = mean_row(rows, exponent) if centred else 0.0
+        prepare = _Preparation(metric, linear, exponent, shift, storage or Storage())
+        fast, norms = prepare(rows, numbers)
+        asked = fast
+        if queries is not None or numbers is not None:
+            asked, _ = prepare(rows if queries is None else queries, None)
+        error = 0.0 if is_exact else 1.1 * product_error(int(fast.shape[1]), np.float32)
+        return Nearness(
+            metric=metric,
+            rows=rows,
+            queries=rows if queries is None else queries,
+            linear=linear,
+            numbers=numbers,
+            exponent=exponent,
+            fast=fast,
+            fast_queries=asked,
+            norms=norms,
+            error=error,
+            haze=prepare.haze,
+        )
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows that are searched."""
+        return int(self.fast.shape[0])
+
+    @property
+    def _has_norms(self) -> bool:
+        return self.metric == "euclidean" and not is_sparse(self.fast)
+
+    def values(self, queries: slice, rows: slice) -> NDArray[Any]:
+        """Return how near every row of a block is to every query, but for a constant.
+
+        The value with Euclidean distances is ``|row|^2 - 2 <query, row>``, with other
+        metrics ``-<query, row>``.
+        """
+        left, right = self.fast_queries[queries], self.fast[rows]
+        if is_sparse(left):
+            values: NDArray[Any] = -(left @ right.T).toarray()
+            is_squared = self.metric == "euclidean"
+            return 2.0 * values + self.norms[rows] if is_squared else values
+        if not self._has_norms:
+            return np.asarray(-left @ right.T)
+        left = -2.0 * left
+        left[:, -1] = 1.0
+        return np.asarray(left @ right.T)
+
+    def margins(self, queries: slice) -> Array:
+        """Return by how much the values of a query may be off, at most."""
+        if self.error == 0.0:
+            return np.zeros(queries.stop - queries.start)
+        left = self.fast_queries[queries]
+        own = squared_lengths(left[:, :-1] if self._has_norms else left)
+        own = np.nan_to_num(own.astype(np.float64))
+        longest = float(np.nan_to_num(self.norms).max(initial=0.0))
+        # Lengths and images are rounded besides; the constant is for underflow.
+        error = self.error * (own + longest) + 1e-35
+        if self.metric == "cosine" and self.linear is not None:
+            return np.asarray(error + 8.0 * _EPS32)
+        moved = np.sqrt(own) + math.sqrt(longest)
+        return np.asarray(error + 4.0 * self.haze * (moved + self.haze))
+
+    def own(self, queries: slice, rows: slice) -> tuple[Indices, Indices]:
+        """Return the entries of a block where a query is the row itself."""
+        if self.numbers is None:
+            both = np.arange(
+                max(queries.start, rows.start), min(queries.stop, rows.stop)
+            )
+            return both - queries.start, both - rows.start
+        numbers = self.numbers[rows]
+        at = np.flatnonzero((numbers >= queries.start) & (numbers < queries.stop))
+        return numbers[at] - queries.start, at
+
+    def exact(self, queries: Indices, rows: Indices) -> tuple[Array, Array]:
+        """Return the dissimilarity of pairs in float64, and their tolerances.
+
+        ``rows`` are counted as in ``fast``.
+        """
+        numbers = rows if self.numbers is None else self.numbers[rows]
+        found = np.empty((2, queries.size))
+        for start in range(0, queries.size, _SETTLED):
+            chunk = slice(start, start + _SETTLED)
+            left = scaled(self.queries[queries[chunk]], self.exponent)
+            right = scaled(self.rows[numbers[chunk]], self.exponent)
+            found[:, chunk] = self._measured(left, right)
+        return found[0], found[1]
+
+    def _measured(self, left: Rows, right: Rows) -> tuple[Array, Array]:
+        if self.metric == "euclidean":
+            gaps, moved = self._mapped(left - right)
+            values = squared_lengths(gaps)
+            own = 2.0 * (gaps.shape[1] + 4) * EPS
+            return values, own * values + (
+                2.0 * np.sqrt(values) + moved
+            ) * moved + 1e-300
+        left, left_moved = self._mapped(left)
+        right, right_moved = self._mapped(right)
+        own = (left.shape[1] + 12) * EPS
+        lengths = np.sqrt(squared_lengths(left)), np.sqrt(squared_lengths(right))
+        if self.metric == "inner_product":
+            tolerance = own * lengths[0] * lengths[1] + right_moved * lengths[0]
+            tolerance += left_moved * (lengths[1] + right_moved)
+            return -_inner(left, right), tolerance + 1e-300
+        tolerance = own + _turned(left_moved, lengths[0])
+        tolerance += _turned(right_moved, lengths[1])
+        return -_inner(_unit(left), _unit(right)), tolerance
+
+    def _mapped(self, some: Rows) -> tuple[Rows, Array | float]:
+        """Return the images of rows, and by how much rounding may move them."""
+        if self.linear is None:
+            return some, 0.0
+        lengths = np.sqrt(squared_lengths(some))
+        return np.asarray(some @ self.linear.T), _haze(self.linear) * lengths
+
+
+def candidates(
+    side: Nearness,
+    queries: slice,
+    k: int,
+    *,
+    leave_out: Callable[[NDArray[Any], slice, slice], None],
+) -> tuple[Indices, Indices]:
+    """Return every query, from 0, and row that may be among its ``k`` nearest.
+
+    ``leave_out`` sets the entries of a block that are no candidates to infinity.
+    """
+    margins = 2.0 * side.margins(queries)
+    limits = np.full(margins.size, np.inf)
+    query, row = np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp)
+    near = np.empty(0)
+    for first in range(0, side.n_rows, _ROWS):
+        rows = slice(first, min(first + _ROWS, side.n_rows))
+        values = side.values(queries, rows)
+        leave_out(values, queries, rows)
+        if first == 0 and k < values.shape[1]:
+            limits = np.partition(values, k - 1, axis=1)[:, k - 1] + margins
+            limits[np.isnan(limits)] = np.inf
+        # In the precision of the block, so that it is not copied.
+        bars = np.nextafter(limits.astype(values.dtype), np.inf, dtype=values.dtype)
+        entries = np.flatnonzero(~(values > bars[:, None]))
+        at, column = np.divmod(entries, values.shape[1])
+        is_row = values[at, column] != np.inf
+        at, column = at[is_row], column[is_row]
+        query, row = np.append(query, at), np.append(row, column + first)
+        near = np.append(near, values[at, column])
+        limits = _limits(query, near, k, margins)
+        kept = ~(near > limits[query])
+        query, row, near = query[kept], row[kept], near[kept]
+    return query, row
+
+
+def _limits(query: Indices, near: Array, k: int, margins: Array) -> Array:
+    """Return the value above which no row is among the ``k`` nearest of a query."""
+    order = np.lexsort((near, query))
+    edges = np.searchsorted(query[order], np.arange(margins.size + 1))
+    limits = np.full(margins.size, np.inf)
+    full = np.flatnonzero(np.diff(edges) >= k)
+    limits[full] = near[order[edges[full] + k - 1]] + margins[full]
+    limits[np.isnan(limits)] = np.inf
+    return limits
+
+
+class _Preparation:
+    """Makes rows ready for products, chunk by chunk on threads."""
+
+    def __init__(
+        self,
+        metric: Metric,
+        linear: Array | None,
+        exponent: int,
+        shift: Array | float,
+        storage: Storage,
+    ) -> None:
+        self.metric, self.linear, self.exponent = metric, linear, exponent
+        self.shift, self.storage = shift, storage
+        # Largest distance by which rounding moves an image.
+        self.haze = 0.0
+
+    def __call__(self, rows: Rows, numbers: Indices | None) -> tuple[Rows, Array]:
+        """Return the rows ``numbers`` for products, and their squared lengths."""
+        if is_sparse(rows) and self.linear is None:
+            some = scaled(rows if numbers is None else rows[numbers], self.exponent)
+            some = _unit(some) if self.metric == "cosine" else some
+            return some, squared_lengths(some)
+        n_rows = int(rows.shape[0]) if numbers is None else numbers.size
+        width = int(rows.shape[1] if self.linear is None else self.linear.shape[0])
+        extra = 1 if self.metric == "euclidean" else 0
+        fast = self.storage.empty((n_rows, width + extra), np.float32)
+        norms = np.empty(n_rows)
+        lengths = np.empty(n_rows)
+
+        def fill(chunk: slice) -> None:
+            some = scaled(
+                rows[chunk if numbers is None else numbers[chunk]], self.exponent
+            )
+            some = some if is_sparse(some) else some - self.shift
+            if self.linear is not None:
+                lengths[chunk] = np.sqrt(squared_lengths(some))
+                some = np.asarray(some @ self.linear.T)
+            if self.metric == "cosine":
+                # An image next to nothing has no direction that could be trusted.
+                faint = self._faint(some, lengths[chunk])
+                some = _unit(some)
+                some[faint] = np.nan
+            fast[chunk, :width] = some
+            norms[chunk] = squared_lengths(some)
+            if extra:
+                fast[chunk, width] = norms[chunk]
+
+        for_each_chunk(fill, n_rows, max(1, _PREPARED // max(1, int(rows.shape[1]))))
+        if self.linear is not None:
+            longest = float(lengths.max(initial=0.0))
+            self.haze = max(self.haze, _haze(self.linear) * longest)
+        return fast, norms
+
+    def _faint(self, images: Array, lengths: Array) -> NDArray[np.bool_]:
+        """Return which images rounding may have turned by more than float32 does."""
+        if self.linear is None:
+            return np.zeros(images.shape[0], dtype=bool)
+        moved = 2.0 * _haze(self.linear) * lengths
+        sizes = np.sqrt(squared_lengths(images))
+        return np.asarray((sizes * _EPS32 < moved) & (lengths > 0.0))
+
+
+def _haze(linear: Array) -> float:
+    """Return how far rounding moves an image at most, relative to its row."""
+    return float((linear.shape[1] + 4) * EPS * np.linalg.norm(linear))
+
+
+def _turned(moved: Array | float, lengths: Array) -> Array:
+    """Return by how much rows that were moved may have turned; infinite if wholly."""
+    moved = np.broadcast_to(np.asarray(moved, dtype=np.float64), lengths.shape)
+    turned = np.full(lengths.shape, np.inf)
+    np.divide(4.0 * moved, lengths, out=turned, where=lengths > 2.0 * moved)
+    return np.where(moved > 0.0, turned, 0.0)
+
+
+def _are_small_whole(*parts: Rows, metric: Metric) -> bool:
+    """Return whether float32 products of the rows are exact, as those of signs are."""
+    if metric == "cosine" or any(is_sparse(rows) for rows in parts):
+        return False
+    size = max(largest_entry(rows) for rows in parts)
+    if 4.0 * parts[0].shape[1] * size * size >= _WHOLE:
+        return False
+    return all(
+        # The first rows of other data say no at once.
+        (some[:64] == np.rint(some[:64])).all() and (some == np.rint(some)).all()
+        for some in parts
+    )
+
+
+def _exponent(*parts: Rows) -> int:
+    """Return the power of two that makes the largest entry about 1."""
+    largest = max(largest_entry(rows) for rows in parts)
+    return max(-1000, min(1000, math.frexp(largest)[1]))
+
+
+def mean_row(rows: Rows, exponent: int) -> Array:
+    """Return the mean of scaled dense rows."""
+    n_rows = int(rows.shape[0])
+    step = max(1, _PREPARED // max(1, int(rows.shape[1])))
+    sums = threaded_map(
+        lambda at: scaled(rows[at : at + step], exponent).sum(axis=0),
+        range(0, n_rows, step),
+        n_threads(),
+    )
+    return np.asarray(sum(sums) / n_rows)
+
+
+def scaled(rows: Rows, exponent: int) -> Rows:
+    """Return a float64 copy of rows, divided by a power of two."""
+    wide = rows.astype(np.float64)
+    if exponent == 0:
+        return wide
+    return scale_each(np.full(wide.shape[0], math.ldexp(1.0, -exponent)), wide)
+
+
+def _inner(left: Rows, right: Rows) -> Array:
+    """Return the inner product of every row with its counterpart."""
+    if is_sparse(left):
+        return np.asarray(left.multiply(right).sum(axis=1)).ravel()
+    return np.asarray(np.einsum("ij,ij->i", left, right))
+
+
+def _unit(rows: Rows) -> Rows:
+    """Return rows of length 1; rows of zeros stay zeros, with cosine 0 to any other."""
+    # A power of two first, so that squares of small rows do not vanish.
+    sizes = np.ldexp(1.0, -np.clip(np.frexp(largest_of_each(rows))[1], -1022, 1022))
+    rows = scale_each(sizes, rows)
+    lengths = np.sqrt(squared_lengths(rows))
+    return scale_each(1.0 / np.where(lengths > 0.0, lengths, 1.0), rows)
