@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -61,30 +62,81 @@ def test_too_few_points_name_the_number_needed():
         heldout.guarantee(1.0)
 
 
-def failures(n_trials):
-    """Return how often the promise for a new point, and for new pairs, failed."""
-    rng, scale = np.random.default_rng(0), 0.8 ** np.arange(6)
-    failed = [0, 0]
-    far = rng.standard_t(4, size=(2, 4000, 6)) * scale
+RULES = {
+    "all": {},
+    "sample": {"pairs": "sample"},
+    "neighbors": {"pairs": "neighbors", "n_neighbors": 3},
+    "labels": {"pairs": "labels"},
+    "within-labels": {"pairs": "within-labels"},
+    "far": {"min_distance": 1.5},
+    "far neighbors": {"pairs": "neighbors", "n_neighbors": 5, "min_distance": 0.7},
+    "far labels": {"pairs": "labels", "min_distance": 1.5},
+}
+
+
+def meant(words, lengths, same):
+    """Return which distances a promise is about, read off its words."""
+    found = np.ones(lengths.shape, dtype=bool)
+    if nearest := re.search(r"its (\d+) nearest", words):
+        found &= lengths <= np.sort(lengths)[int(nearest[1]) - 1]
+    if least := re.search(r"at least (\S+) (away|apart)", words):
+        found &= lengths >= float(least[1])
+    if "own class" in words or "one class" in words:
+        found &= same
+    if "another class" in words or "different classes" in words:
+        found &= ~same
+    return found
+
+
+def drawn(rng, *shape):
+    """Return points in three clusters, close ones in each, and their classes."""
+    y = rng.integers(3, size=shape)
+    X = rng.standard_t(4, size=(*shape, 6)) * 0.8 ** np.arange(6)
+    return X * (y == 0)[..., None] + 0.3 * X[..., ::-1] * (y > 0)[..., None] + y[
+        ..., None
+    ] * np.eye(6)[0], y
+
+
+def failures(rule, n_trials):
+    """Return how often the promise for a new point, and for new pairs, failed.
+
+    What the promises are about is read off their own words.
+    """
+    rng = np.random.default_rng(0)
+    failed = np.zeros(2, dtype=int)
+    far, classes = drawn(rng, 2, 4000)
+    gaps, is_same = far[0] - far[1], classes[0] == classes[1]
     for _ in range(n_trials):
-        X = rng.standard_t(4, size=(60, 6)) * scale
-        fitted = X[:20] - X[:20].mean(axis=0)
-        linear = np.linalg.svd(fitted, full_matrices=False)[2][:3]
-        distortion = 0.9
-        promise = measured(X[:59], linear, 20, distortion).guarantee(0.95)
-        failed[0] += losses(linear, X[59:], X[:20]).max() > promise.new_point
-        gaps = far[0] - far[1]
-        lost = 1.0 - np.square(gaps @ linear.T).sum(axis=1) / np.square(gaps).sum(
-            axis=1
-        )
-        failed[1] += (lost > distortion).mean() > promise.new_pair_share
+        X, y = drawn(rng, 60)
+        labels = {"labels": y[:59]} if "labels" in rule.get("pairs", "") else {}
+        linear = np.linalg.svd(X[:20] - X[:20].mean(axis=0))[2][:3]
+        promise = measured(X[:59], linear, 20, 0.9, **rule, **labels).guarantee(0.95)
+        lengths = np.linalg.norm(X[:20] - X[59], axis=1)
+        counts = meant(promise.fitted, lengths, y[:20] == y[59])
+        lost = losses(linear, X[59:], X[:20])[0][counts]
+        failed[0] += lost.max(initial=0.0) > promise.new_point + 1e-12
+        assert promise.fitted in str(promise)
+        if np.isnan(promise.new_pair_share):
+            continue
+        counts = meant(promise.new_pairs, np.linalg.norm(gaps, axis=1), is_same)
+        kept = np.square(gaps @ linear.T).sum(axis=1) / np.square(gaps).sum(axis=1)
+        failed[1] += (1.0 - kept > 0.9)[counts].mean() > promise.new_pair_share
+        assert promise.new_pairs in str(promise)
     return failed
 
 
-@pytest.mark.parametrize("n_trials", [200, pytest.param(2000, marks=pytest.mark.slow)])
-def test_the_promises_fail_as_rarely_as_stated(n_trials):
-    point, pair = failures(n_trials)
+@pytest.mark.parametrize("kind", RULES)
+@pytest.mark.parametrize("n_trials", [100, pytest.param(2000, marks=pytest.mark.slow)])
+def test_the_promises_fail_as_rarely_as_stated(kind, n_trials):
+    point, pair = failures(RULES[kind], n_trials)
     # 39 held-out points: the 38th of 40 exchangeable ranks fails in 5 % exactly.
     low, high = scipy.stats.binom.interval(0.999, n_trials, 0.05)
     assert low <= point <= high
     assert pair <= high
+
+
+@pytest.mark.parametrize("pairs", ["directions", [[0, 1], [2, 3]]])
+def test_nothing_is_promised_where_no_distance_of_a_new_point_counts(pairs):
+    model = NearIsometricProjection(2, pairs=pairs, heldout=20, tol=0.5)
+    with pytest.raises(ValueError, match=r"none counts|must be a word"):
+        model.fit(cloud(3, 60, 6)).heldout_.guarantee()

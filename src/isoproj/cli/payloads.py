@@ -183,10 +183,12 @@ PairLossesOrNull = Annotated[PairLosses | None, "null where no pair counts"]
 class NewPointsPromise(_Told):
     """What holds for new points that are drawn like the points fitted."""
 
-    new_point: Annotated[float, "no distance of a new point to a fitted one loses more"]
+    new_point: Annotated[float, "no distance of a new point to 'fitted' loses more"]
+    fitted: Annotated[str, "which of a new point's distances these are, in words"]
     new_pair_share: Annotated[
-        float | None, "at most this share of new pairs loses more than the distortion"
+        float | None, "at most this share of 'new_pairs' loses more than the distortion"
     ]
+    new_pairs: Annotated[str, "which pairs of new points these are, in words"]
     confidence: Annotated[float, "probability of each of the two statements"]
 
     @classmethod

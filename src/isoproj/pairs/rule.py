@@ -144,8 +144,13 @@ class PairRule:
         """Return the rule in words, with the given name for its kind."""
         text = kind.value + ("+norms" if self.include_norms else "")
         if self.min_distance > 0.0:
-            text += f", at least {self.min_distance:g} apart"
+            text += f", at least {self.least} apart"
         return text
+
+    @property
+    def least(self) -> str:
+        """The least distance of a pair that counts, as a decimal number."""
+        return str(float(self.min_distance)).removesuffix(".0")
 
     def elsewhere(self, labels: ArrayLike | None = None) -> PairRule:
         """Return the rule for other points, with their labels if they are known.

@@ -252,7 +252,7 @@ class Certificate:
             what, total = "pairs and rows", total + n
         rules = [_RULES[kind]] if kind in _RULES else []
         if self.min_distance > 0.0:
-            rules.append(f"at least {self.min_distance:g} apart")
+            rules.append(f"at least {self.pairs.least} apart")
         if self.n_pairs == total and not rules:
             return f"all {total:,} {what}"
         rule = "; ".join(rules or ["all that are not identical"])

@@ -13,7 +13,7 @@ from sklearn.model_selection import train_test_split
 from isoproj.engines.base import Engine
 from isoproj.exceptions import NoPairsError
 from isoproj.numerics.arrays import Rows, is_sparse, is_whole
-from isoproj.numerics.rounding import at_most
+from isoproj.numerics.rounding import at_least, at_most, trimmed
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.threads import single_blas_thread
 from isoproj.pairs.blocks import SquaredDistances
@@ -73,17 +73,21 @@ class NewPoints:
     ----------
     new_point : float
         With probability ``confidence``, over held-out points and the new one, none of
-        a new point's pairs with fitted points loses more than this share.
+        a new point's distances to ``fitted`` loses more than this share.
     new_pair_share : float
-        With confidence ``confidence`` at most this share of pairs of two new points
-        loses more than ``distortion``. NaN where no random pair counts, as with
-        neighbours.
+        With confidence ``confidence`` at most this share of ``new_pairs`` loses more
+        than ``distortion``. NaN where no random pair counts, as with neighbours.
     confidence : float
         Probability of each statement.
     distortion : float
         What the certificate states of the fitted points.
     n_points, n_training : int
         Number of held-out points and of fitted points.
+    fitted, new_pairs : str
+        Which pairs the two statements are about, in words: those that the rule of the
+        fit counts. With labels these are pairs with points of another class (or of the
+        same), so that the class of a new point must be known; with ``min_distance``,
+        points at least so far away; with neighbours, its nearest fitted points.
 
     See Also
     --------
@@ -103,19 +107,21 @@ class NewPoints:
     distortion: float
     n_points: int
     n_training: int
+    fitted: str
+    new_pairs: str
 
     def __str__(self) -> str:
-        level = f"{100.0 * self.confidence:g} %"
+        level = f"{trimmed(at_least(100.0 * self.confidence))} %"
         text = (
             "If new points are drawn like the points fitted, a new point's distances "
-            f"to the {self.n_training:,} fitted points all lose at most "
+            f"to {self.fitted} all lose at most "
             f"{at_most(self.new_point)} with probability {level}"
         )
         if math.isnan(self.new_pair_share):
             return text + "."
         return (
             f"{text}, and at most {at_most(100.0 * self.new_pair_share, 2)} % of "
-            f"pairs of new points lose more than the certified {self.distortion:.4f} "
+            f"{self.new_pairs} lose more than the certified {self.distortion:.4f} "
             f"with {level} confidence."
         )
 
@@ -143,8 +149,11 @@ class Heldout:
         For every held-out row its largest loss with a fitted row, 0 if none counts.
         Empty where ``to_training`` is None.
     pair_losses : ndarray of shape (m,)
-        Losses of pairs of held-out rows, drawn at random such that no row is in two of
-        them; at most ``n_points // 2``.
+        Losses of pairs of held-out rows that count, drawn at random such that no row is
+        in two of them; at most ``n_points // 2``.
+    fitted, new_pairs : str
+        Which fitted points count for a held-out point, and which pairs of held-out
+        points count, in words.
 
     See Also
     --------
@@ -159,6 +168,8 @@ class Heldout:
     distortion: float
     point_losses: Array
     pair_losses: Array
+    fitted: str
+    new_pairs: str
 
     def guarantee(self, confidence: float = CONFIDENCE) -> NewPoints:
         """Return what holds for new points, drawn like the points fitted.
@@ -197,6 +208,8 @@ class Heldout:
             distortion=self.distortion,
             n_points=self.n_points,
             n_training=int(self.training.size),
+            fitted=self.fitted,
+            new_pairs=self.new_pairs,
         )
 
     @property
@@ -327,6 +340,7 @@ def measure_heldout(
     points = Points.prepare(rows, rotate=False)
     linear = np.asarray(components, dtype=np.float64)
     losses = np.empty(0)
+    fitted, new_pairs = _in_words(rule, split.training.size)
     if to_training is not None:
         losses = _point_losses(points, split, linear, between, rule)
     return Heldout(
@@ -337,7 +351,28 @@ def measure_heldout(
         distortion=float(distortion),
         point_losses=losses,
         pair_losses=_disjoint_losses(points, split, linear, rule),
+        fitted=fitted,
+        new_pairs=new_pairs,
     )
+
+
+def _in_words(rule: PairRule, n_training: int) -> tuple[str, str]:
+    """Return which fitted points count for a new one, and which pairs of new ones."""
+    fitted, new_pairs = f"the {n_training:,} fitted points", "pairs of new points"
+    if rule.is_of_neighbors:
+        fitted = f"its {rule.n_neighbors} nearest of {fitted}"
+    whose, apart = [], []
+    if rule.kind in LABELLED:
+        is_within = rule.kind is PairKind.WITHIN
+        whose.append("of its own class" if is_within else "of another class")
+        apart.append("of one class" if is_within else "of different classes")
+    if rule.min_distance > 0.0:
+        whose.append(f"at least {rule.least} away")
+        apart.append(f"at least {rule.least} apart")
+    if whose:
+        fitted = f"those of {fitted} that are {' and '.join(whose)}"
+        new_pairs += f" {' and '.join(apart)}"
+    return fitted, new_pairs
 
 
 def _disjoint_losses(

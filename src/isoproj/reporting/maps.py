@@ -123,19 +123,19 @@ def new_points(
 ) -> dict[str, Any] | None:
     """Return what holds for new points, None where no point was held out.
 
-    Rows given as held out come before those that the fit held out. Pairs that go by
-    labels or lists say nothing of new points, and are left out.
+    Rows given as held out come before those that the fit held out. Where nothing can be
+    told of new points, the sentence says why.
     """
     found: Heldout | None = getattr(model, "heldout_", None)
     certificate = scene.certificate
     if heldout is not None:
         n_rows, n_more = int(rows.shape[0]), int(heldout.shape[0])
-        if (
-            certificate.pair_kind in _FIXED
-            or n_rows * n_more > LARGEST_LIST
-            or n_more < 2
-        ):
-            return None
+        if certificate.pair_kind in _FIXED:
+            return _untold("which of their pairs count goes by labels or a list")
+        if n_rows * n_more > LARGEST_LIST:
+            return _untold(
+                f"they have more than {LARGEST_LIST:,} pairs with fitted ones"
+            )
         split = Split(np.arange(n_rows), np.arange(n_rows, n_rows + n_more))
         found = measure_heldout(
             stacked(rows, heldout),
@@ -147,12 +147,18 @@ def new_points(
     return None if found is None else _promise(found)
 
 
+def _untold(why: str) -> dict[str, Any]:
+    """Return that nothing is told of new points, and why."""
+    sentence = f"No guarantee for new points: {why}."
+    return {"sentence": sentence, "new_point": None, "new_pair_share": None}
+
+
 def _promise(found: Heldout) -> dict[str, Any]:
-    """Return the guarantee for new points, or the sentence that says what it takes."""
+    """Return the guarantee for new points, or the reason why there is none."""
     try:
         promise = found.guarantee()
     except ValueError as error:
-        return {"sentence": str(error), "new_point": None, "new_pair_share": None}
+        return _untold(str(error).rstrip("."))
     share = promise.new_pair_share
     return {
         "sentence": str(promise),
