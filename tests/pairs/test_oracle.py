@@ -218,3 +218,16 @@ def test_a_search_of_some_pairs_is_smoothed_over_those_around_it():
     # Searches still name the listed pairs alone.
     found = inside.decode(inside.weakest(np.eye(5, 2), 1.0).codes)
     assert {tuple(pair) for pair in found} <= {tuple(pair) for pair in some}
+
+
+@precision
+def test_a_long_list_of_pairs_is_searched_in_blocks_as_by_differences(settings, atol):
+    listed = every_pair(60)[np.random.default_rng(3).permutation(1770)[:900]]
+    inside = searched(cloud(0, 60, 8), listed, settings=settings)
+    single = searched(cloud(0, 60, 8), listed, settings=settings, memory_limit=0.0)
+    assert inside.n_pairs == single.n_pairs == 900
+    factor = cloud(1, inside.points.n_dims, 3)
+    found, expected = (s.weakest(factor, 0.0, most=1) for s in (inside, single))
+    assert_array_equal(found.codes, expected.codes)
+    assert_allclose(found.retained, expected.retained, atol=atol)
+    assert np.isin(inside.lowest(factor, 900).codes, inside.encode(listed)).all()

@@ -330,3 +330,13 @@ def test_verify_refuses_a_cap_above_all(cap):
     forged = dataclasses.replace(certificate.guarantee, cap=cap)
     with pytest.raises(ClaimError, match="cap on every pair"):
         verify(dataclasses.replace(certificate, guarantee=forged), rows)
+
+
+def test_weights_on_very_many_pairs_are_drawn_and_still_prove(monkeypatch):
+    monkeypatch.setattr("isoproj.proof.bounds._MOST_WEIGHTS", 400)
+    rows = cloud(0, 60, 8)
+    model = NearIsometricProjection(3, solver="dual_ascent", max_iter=1).fit(rows)
+    drawn = model.certificate_
+    assert drawn.weights.size <= 400 < model.history_[0].n_working
+    assert drawn.lower_bound > 0.9 * model.history_[0].lower_bound
+    verify(drawn, rows)

@@ -484,12 +484,17 @@ class NearIsometricProjection(CertifiedProjection):
         k = self.n_components
         if k is None:
             k = _DEFAULT_K if self.max_distortion is None else result.basis.shape[1]
-        is_small = geometry.pairs.n_pairs <= _LARGEST_DENSE
+        is_spectral = (
+            self.solver == "dual_ascent"
+            and geometry.pairs.n_pairs <= _LARGEST_DENSE
+            # It takes as long as several steps, and no bound rests on it.
+            and result.status is not Status.TIME_LIMIT
+        )
         return geometry.certify(
             geometry.components(result.basis, int(k)),
             result.dual,
             result.hull,
-            spectral=is_small and self.solver == "dual_ascent",
+            spectral=is_spectral,
         )
 
     def _checkpoint(

@@ -280,18 +280,33 @@ class Block:
 class PairBlocks:
     """Blocks of pairs of distinct points.
 
-    Entries that are not close have a relative error of at most ``accuracy``.
+    Entries that are not close have a relative error of at most ``accuracy``. ``listed``
+    holds the pairs that count, in order, smaller number first; None means all.
     """
 
-    def __init__(self, first_copy: Indices, accuracy: float) -> None:
+    def __init__(
+        self, first_copy: Indices, accuracy: float, listed: Indices | None = None
+    ) -> None:
         counts = np.bincount(first_copy, minlength=first_copy.size)
         self.first_copy = first_copy
         self.accuracy = accuracy
         self._is_repeated = counts[first_copy] > 1
+        self._listed = listed
+        if listed is not None:
+            numbers = np.arange(first_copy.size + 1)
+            self._starts = np.searchsorted(listed[:, 0], numbers)
 
     def absent(self, rows: slice, columns: slice) -> Mask | None:
-        """Return which entries are mirrored or join identical points; None if none."""
-        absent: Mask | None = None
+        """Return which entries are no pairs that count; None if all are."""
+        if self._listed is not None:
+            shape = (rows.stop - rows.start, columns.stop - columns.start)
+            absent: Mask | None = np.ones(shape, dtype=bool)
+            some = self._listed[self._starts[rows.start] : self._starts[rows.stop]]
+            i, j = some.T - np.array([[rows.start], [columns.start]])
+            inside = (j >= 0) & (j < absent.shape[1])
+            absent[i[inside], j[inside]] = False
+            return absent
+        absent = None
         if columns.start < rows.stop:
             i = np.arange(rows.start, rows.stop)
             absent = np.arange(columns.start, columns.stop) <= i[:, None]
@@ -351,21 +366,27 @@ class Stripe:
 
 
 class DistanceTable:
-    """Inverse squared distances of all pairs, in stripes of rows.
+    """Inverse squared distances of all pairs, or of many listed, in stripes of rows.
 
     Kept in memory, they make the shares that a map keeps cost one product of the width
     of the map; otherwise stripes are measured anew. The table leaves out the close
     pairs of all kept stripes; ``close`` lists them in order.
     """
 
-    def __init__(self, points: Points, dtype: np.dtype[Any], block_rows: int) -> None:
+    def __init__(
+        self,
+        points: Points,
+        dtype: np.dtype[Any],
+        block_rows: int,
+        listed: Indices | None = None,
+    ) -> None:
         n = points.n_points
         step = max(1, min(block_rows, _STRIPE_ENTRIES // n))
         self.points = points
         self.dtype = dtype
         self.close: Indices = np.empty((0, 2), dtype=np.intp)
         self._rows = [slice(a, min(a + step, n)) for a in range(0, n, step)]
-        self._blocks = PairBlocks(points.first_copy, _ACCURACY[dtype])
+        self._blocks = PairBlocks(points.first_copy, _ACCURACY[dtype], listed)
         self._kept: list[Real] = []
         self._workspace = Workspace()
 

@@ -94,6 +94,7 @@ def summarise(
         listed=pairs.listed,
         n_pairs=pairs.n_pairs,
         n_worst=min(n_worst, pairs.n_pairs),
+        is_dense=pairs.is_dense(points.n_points),
         top=largest_ratio(components),
         settings=settings,
     )
@@ -126,16 +127,17 @@ class _Sweep:
     listed: Indices | None
     n_pairs: int
     n_worst: int
+    is_dense: bool
     top: float
     settings: ScanSettings
 
     def tasks(self, points: Points) -> Sequence[int]:
-        if self.listed is not None:
+        if not self.is_dense:
             return range(0, self.n_pairs, self.settings.n_settled)
         return range(0, points.n_points, self.settings.block_rows)
 
     def visitor(self, points: Points) -> Visitor[int, Tally]:
-        if self.listed is None:
+        if self.is_dense or self.listed is None:
             return _AllPairsScan(points, self).stripe
         listed = self.listed
 
@@ -186,7 +188,7 @@ class _AllPairsScan:
         )
         self.factors = self._factors(np.float64 if is_wide else np.float32)
         self.float64_factors = self.factors if is_wide else None
-        self.blocks = PairBlocks(points.first_copy, _ACCURACY)
+        self.blocks = PairBlocks(points.first_copy, _ACCURACY, sweep.listed)
         self.even = EvenMap.of(points, sweep.components)
         # What a leader must reach in any stripe so far, by sign.
         self.floors = {1.0: -math.inf, -1.0: -math.inf}

@@ -171,7 +171,7 @@ class PairSearch:
         self._single = _Differences(self.coordinates, self._singled_out(memory_limit))
         # Listed pairs may join few of the points; only those need mapping.
         self._rows, self._row_of = self.coordinates, np.arange(points.n_points)
-        if pairs.listed is not None:
+        if self._table is None:
             used = distinct(self._single.pairs)
             self._rows = _taken(self.coordinates, used, points.storage)
             self._row_of = np.cumsum(np.bincount(used, minlength=points.n_points)) - 1
@@ -286,8 +286,9 @@ class PairSearch:
         """
         n, is_whole = self.points.n_points, True
         if self.pairs.listed is not None:
-            pairs = rng.permutation(self.pairs.listed)[:count]
             is_whole = count >= len(self.pairs.listed)
+            some = rng.integers(len(self.pairs.listed), size=count)
+            pairs = self.pairs.listed[slice(None) if is_whole else some]
         else:
             # One point stands for all points that are identical to it.
             alone = np.flatnonzero(self.points.first_copy == np.arange(n))
@@ -376,13 +377,16 @@ class PairSearch:
 
     def _singled_out(self, memory_limit: float) -> Indices:
         """Return the pairs to measure by differences; keep distances of the others."""
-        if self.pairs.listed is not None:
-            return self.pairs.listed
+        listed, n_points = self.pairs.listed, self.points.n_points
         is_small = self.n_pairs <= self.settings.most_float64
         dtype = np.dtype(np.float64 if is_small else np.float32)
-        self._table = DistanceTable(self.points, dtype, self.settings.block_rows)
         room = min(memory_limit, self.points.storage.room)
-        if self.n_pairs * dtype.itemsize < room:
+        has_room = n_points**2 // 2 * dtype.itemsize < room
+        if listed is not None and not (has_room and self.pairs.is_dense(n_points)):
+            return listed
+        rows = self.settings.block_rows
+        self._table = DistanceTable(self.points, dtype, rows, listed)
+        if has_room:
             with one_blas_thread():
                 self._table.keep()
         return self._table.close

@@ -297,6 +297,8 @@ class Points:
 
     def are_distinct(self, pairs: Indices) -> NDArray[np.bool_]:
         """Return which pairs join two points that differ, shape (m,)."""
+        if pairs.shape[0] > self.n_points and not self.n_copies:
+            return np.asarray(pairs[:, 0] != pairs[:, 1])
         first = self.first_copy[pairs]
         return np.asarray(first[:, 0] != first[:, 1])
 

@@ -42,6 +42,8 @@ __all__ = [
 # Pairs of a random sample that a fit uses.
 _SAMPLE = 200_000
 _NEIGHBORS = ("neighbors", "approximate-neighbors")
+# Measuring a pair by its difference costs about as much as this many in a block.
+_PER_LISTED = 64
 
 
 class PairKind(enum.StrEnum):
@@ -217,6 +219,10 @@ class PairSet:
             return ""
         return hashlib.sha256(self.listed.astype("<i8").tobytes()).hexdigest()
 
+    def is_dense(self, n_points: int) -> bool:
+        """Whether blocks of all pairs cost less than measuring those that count."""
+        return self.listed is None or _PER_LISTED * self.n_pairs >= n_points**2
+
     def holds(self, pairs: Indices, n_points: int) -> NDArray[np.bool_]:
         """Return which pairs of distinct points, in either order, count; shape (m,).
 
@@ -224,8 +230,11 @@ class PairSet:
         """
         if self.listed is None:
             return np.ones(pairs.shape[0], dtype=bool)
-        code = np.array([n_points, 1])
-        return np.isin(np.sort(pairs, axis=1) @ code, self.listed @ code)
+        codes = self.listed[:, 0] * n_points + self.listed[:, 1]
+        asked = pairs.min(axis=1) * n_points + pairs.max(axis=1)
+        # Lists are in order.
+        at = np.searchsorted(codes, asked).clip(0, codes.size - 1)
+        return np.asarray(codes[at] == asked)
 
 
 def prepare_pairs(
@@ -339,7 +348,7 @@ def _selected(
     """Return the named pairs without those that are identical or too close."""
     distinct = points.are_distinct(listed)
     n_identical = int(listed.shape[0] - distinct.sum())
-    listed = listed[distinct]
+    listed = listed[distinct] if n_identical else listed
     n_close = 0
     if rule.min_distance > 0.0:
         is_close = are_closer_than(points, listed, rule.min_distance)

@@ -60,14 +60,16 @@ def labelled_pairs(codes: Indices, *, within: bool) -> Indices:
     n = codes.size
     sizes = np.bincount(codes)
     n_within = int((sizes * (sizes - 1) // 2).sum())
-    _check_affordable(n_within if within else n * (n - 1) // 2 - n_within)
-    parts = []
-    for start in range(0, n, _BLOCK_ROWS):
-        rows = np.arange(start, min(start + _BLOCK_ROWS, n))
-        is_wanted = (codes[rows, None] == codes) == within
-        is_wanted &= rows[:, None] < np.arange(n)
-        parts.append(np.argwhere(is_wanted) + np.array([start, 0]))
-    return np.concatenate(parts)
+    count = n_within if within else n * (n - 1) // 2 - n_within
+    _check_affordable(count)
+    listed, done = np.empty((count, 2), dtype=np.intp), 0
+    for i, code in enumerate(codes):
+        same = codes[i + 1 :] == code
+        others = np.flatnonzero(same if within else ~same)
+        rows = slice(done, done := done + others.size)
+        listed[rows, 0] = i
+        np.add(others, i + 1, out=listed[rows, 1])
+    return listed
 
 
 def _check_affordable(n_pairs: int) -> None:

@@ -129,7 +129,7 @@ class SmoothedWorst:
         size = math.sqrt(max(float(np.mean(np.square(rows).sum(axis=1))), 1e-300))
         self._rows = rows / size
         self._copies = copies
-        self._allowed = _allowed(pairs, points.n_points, chosen)
+        self._listed = _numbered(pairs.listed, points.n_points, chosen)
         self._workspace = Workspace()
         self._stripes, close = self._prepared(np.dtype(np.float32))
         if close.shape[0] > _MANY_CLOSE * len(rows):
@@ -213,21 +213,17 @@ class SmoothedWorst:
         """Return all stripes in one precision, and the close pairs."""
         n_points = len(self._rows)
         distances = SquaredDistances.of(self._rows, dtype)
-        blocks = PairBlocks(self._copies, _ACCURACY[dtype])
+        blocks = PairBlocks(self._copies, _ACCURACY[dtype], self._listed)
         stripes, close = [], [np.empty((0, 2), dtype=np.intp)]
         for start in range(0, n_points, _STRIPE_ROWS):
             rows = slice(start, min(start + _STRIPE_ROWS, n_points))
             columns = slice(start, n_points)
             block = blocks.measure(distances, distances.left(rows), rows, columns)
             inverse = block.inverted()
-            near = block.close
             absent = np.isnan(inverse)
-            if self._allowed is not None:
-                absent |= ~self._allowed[rows, columns]
-                near = near[self._allowed[near[:, 0], near[:, 1]]]
             inverse[absent] = 0.0
             stripes.append(_Stripe(rows, inverse, np.flatnonzero(absent)))
-            close.append(near)
+            close.append(block.close)
         return stripes, np.concatenate(close)
 
 
@@ -272,15 +268,13 @@ def _summed(parts: list[_Part], extended: Real, top: float) -> tuple[float, Real
     return total, sums
 
 
-def _allowed(pairs: PairSet, n_points: int, chosen: Indices | None) -> Any:  # noqa: ANN401
-    """Return the table of pairs that count; None if all do."""
-    if pairs.listed is None:
-        return None
-    numbers = np.arange(n_points) if chosen is None else chosen
+def _numbered(
+    listed: Indices | None, n_points: int, chosen: Indices | None
+) -> Indices | None:
+    """Return the listed pairs of the chosen points, which are in order, by position."""
+    if listed is None or chosen is None:
+        return listed
     position = np.full(n_points, -1)
-    position[numbers] = np.arange(numbers.size)
-    listed = position[pairs.listed]
-    listed = listed[(listed >= 0).all(axis=1)]
-    allowed = np.zeros((numbers.size, numbers.size), dtype=bool)
-    allowed[listed[:, 0], listed[:, 1]] = True
-    return allowed
+    position[chosen] = np.arange(chosen.size)
+    numbered = position[listed]
+    return np.asarray(numbered[(numbered >= 0).all(axis=1)])
