@@ -13,18 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
-__all__ = [
-    "LiteralRun",
-    "algorithm_1",
-    "algorithm_2",
-    "directions_of",
-    "distortion",
-    "dual_value",
-    "moment",
-    "step_size",
-    "top_eigenvectors",
-]
-
 
 def directions_of(points):
     """Return ``(u_i - u_j) / |u_i - u_j|`` for all i < j, identical points left out."""

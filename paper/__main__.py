@@ -21,8 +21,6 @@ from paper.records import Records
 from paper.runner import CellsDone, run_cells
 from paper.table import Experiment, chosen, in_order
 
-__all__ = ["main", "page_command"]
-
 # Name of the file with the records, in the output folder.
 RECORDS = "records.jsonl"
 

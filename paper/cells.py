@@ -34,8 +34,6 @@ from paper.table import (
     experiment_named,
 )
 
-__all__ = ["measure_cell"]
-
 # What a record keeps of a score; the rest follows or is not used.
 _KEPT = (
     "distortion",

@@ -22,8 +22,6 @@ from paper.evidence import (
 )
 from paper.records import Records
 
-__all__ = ["CLAIMS", "Outcome", "PaperClaim", "Verdict", "verdicts"]
-
 # The sample size at which the paper lets SDP run until it converges.
 _UNLIMITED = 46
 

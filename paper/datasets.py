@@ -31,15 +31,6 @@ from isoproj.numerics.arrays import as_dense
 from isoproj.numerics.container import write_atomically
 from isoproj.numerics.spectral import Array, Indices
 
-__all__ = [
-    "Collection",
-    "MissingDataError",
-    "data_folder",
-    "held_out",
-    "load",
-    "sample",
-]
-
 GROUPS = ("alt.atheism", "comp.os.ms-windows.misc")
 N_WORDS = 8000
 _IMAGES = ("train_images", "train_labels", "test_images", "test_labels")

@@ -16,26 +16,6 @@ from isoproj.numerics.spectral import Array
 from paper.records import Finished
 from paper.table import ALGORITHM, N_STEPS, WHOLE
 
-__all__ = [
-    "GRID",
-    "LABELS",
-    "Judge",
-    "course",
-    "judge_average",
-    "judge_classes",
-    "judge_corrected",
-    "judge_dimension",
-    "judge_held_out",
-    "judge_minimax",
-    "judge_pictures",
-    "judge_sizes",
-    "judge_theorem",
-    "lower_than",
-    "ratios",
-    "slower_by",
-    "value",
-]
-
 Judge = Callable[[list[Finished]], tuple[bool, str, int]]
 _Judgement = tuple[bool, str, int]
 

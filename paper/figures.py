@@ -24,8 +24,6 @@ from paper.table import (
     Subject,
 )
 
-__all__ = ["FIGURES", "LABELS", "draw_all", "series"]
-
 _KS = "dimensions kept, k"
 _LOSS = "worst pair's loss"
 _DOTS = (2.0, 2.0)

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from paper.claims import Verdict, verdicts
-from paper.figures import FIGURES, LABELS, series
+from paper.evidence import LABELS
+from paper.figures import FIGURES, series
 from paper.records import Finished, Records
 from paper.table import (
     WHOLE,
@@ -15,8 +16,6 @@ from paper.table import (
     Kind,
     in_order,
 )
-
-__all__ = ["render_page"]
 
 _TITLES = {
     "figure1": "Figure 1: up to 10K pairs",

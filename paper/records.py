@@ -18,8 +18,6 @@ from isoproj.exceptions import FormatError
 from isoproj.numerics.container import write_atomically
 from paper.table import Cell, Subject
 
-__all__ = ["Finished", "Records", "append", "mend"]
-
 
 @dataclass(frozen=True, slots=True)
 class Finished:

@@ -23,8 +23,6 @@ from paper.datasets import load
 from paper.records import Finished, Records, append, mend
 from paper.table import WHOLE, Cell
 
-__all__ = ["CellsDone", "run_cells"]
-
 # BLAS libraries read these when they are loaded, so children must start with them.
 _THREADS = (
     "OMP_NUM_THREADS",

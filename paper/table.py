@@ -6,21 +6,6 @@ import enum
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-__all__ = [
-    "ALGORITHM",
-    "DIMENSIONS",
-    "EXPERIMENTS",
-    "N_STEPS",
-    "WHOLE",
-    "Cell",
-    "Experiment",
-    "Kind",
-    "Subject",
-    "chosen",
-    "experiment_named",
-    "in_order",
-]
-
 # The paper's own algorithm, against whose time the others are measured.
 ALGORITHM = "dual_ascent"
 N_STEPS = 120

@@ -135,14 +135,10 @@ def test_unknown_names_are_attribute_errors():
         _ = isoproj.no_such_name
 
 
-@pytest.mark.parametrize("module", [m for m in modules_in_tree() if m != "__main__"])
-def test_modules_say_what_they_export(module):
+@pytest.mark.parametrize("module", modules_in_tree())
+def test_modules_say_what_they_are_for(module):
     path = PACKAGE / f"{module.replace('.', '/')}.py"
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    assert ast.get_docstring(tree)
-    targets = [t for n in tree.body if isinstance(n, ast.Assign) for t in n.targets]
-    names = {t.id for t in targets if isinstance(t, ast.Name)}
-    assert names & {"__all__", "__version__"}
+    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from isoproj import audit
 from isoproj.numerics.progress import Walk, watching
-from isoproj.pairs.full_scan import N_BINS, ScanSettings, summarise
+from isoproj.pairs.full_scan import ScanSettings, summarise
+from isoproj.pairs.losses import N_BINS
 from isoproj.pairs.rule import prepare_pairs
 
 

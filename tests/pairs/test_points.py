@@ -10,8 +10,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.spatial.distance import pdist
 
 from isoproj import audit
-from isoproj.pairs.points import Points, squared_lengths
-from isoproj.pairs.rows import first_copies
+from isoproj.pairs.points import Points
+from isoproj.pairs.rows import first_copies, squared_lengths
 from isoproj.pairs.rule import prepare_pairs
 
 SHAPES = [(5, 12), (12, 5), (7, 7), (2, 9), (40, 3)]

@@ -9,8 +9,6 @@ import numpy as np
 from isoproj.baselines.base import Baseline, Found, Task
 from isoproj.estimators.descriptions import described_by
 
-__all__ = ["Adagio"]
-
 
 @described_by(Baseline)
 class Adagio(Baseline):

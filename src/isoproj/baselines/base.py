@@ -33,8 +33,6 @@ from isoproj.proof.audit import audit
 from isoproj.proof.bounds import lower_bound
 from isoproj.solvers.api import Clock, Status
 
-__all__ = ["Baseline", "Found", "Task", "check_choice", "check_fraction"]
-
 # Most pairs for which one weight each is held.
 _LARGEST_DENSE = 20_000_000
 

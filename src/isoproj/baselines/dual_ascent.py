@@ -9,8 +9,6 @@ from isoproj.baselines.base import Baseline
 from isoproj.estimators.descriptions import described_by
 from isoproj.estimators.near_isometric import NearIsometricProjection
 
-__all__ = ["DualAscent"]
-
 
 @described_by(Baseline)
 class DualAscent(NearIsometricProjection):

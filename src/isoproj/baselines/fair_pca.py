@@ -23,8 +23,6 @@ from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.moments import DualProblem
 from isoproj.solvers.api import Clock
 
-__all__ = ["FairPCA", "reduce_rank"]
-
 # Eigenvalues this close to 0 or 1, and shares this close to the least, count as equal.
 _INTEGRAL = 1e-9
 # Rounds between two looks at the average of the weights.

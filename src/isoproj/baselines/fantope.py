@@ -14,8 +14,6 @@ import numpy as np
 
 from isoproj.numerics.spectral import Array, Indices
 
-__all__ = ["FractionalProjection", "project_on_fantope", "systematic_sample"]
-
 
 def project_on_fantope(matrix: Array, k: int) -> Array:
     """Return the matrix of the fantope nearest to a symmetric matrix."""

@@ -11,8 +11,6 @@ from isoproj.numerics.spectral import Array
 from isoproj.pairs.oracle import Extremes
 from isoproj.solvers.api import Status
 
-__all__ = ["STEPS_PER_ROUND", "FixedRankRounds"]
-
 # Alternating steps between two looks at all pairs.
 STEPS_PER_ROUND = 25
 # Rounds without a better map after which the search is over.

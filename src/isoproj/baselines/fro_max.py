@@ -18,8 +18,6 @@ from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.oracle import Extremes
 from isoproj.solvers.api import Status
 
-__all__ = ["FroMax"]
-
 
 @described_by(Baseline)
 @dataclass(eq=False, repr=False)

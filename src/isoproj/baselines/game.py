@@ -14,8 +14,6 @@ from isoproj.numerics.spectral import Array
 from isoproj.pairs.moments import DualProblem
 from isoproj.solvers.api import Clock, Status
 
-__all__ = ["Game", "Look", "kept_by", "weights_of"]
-
 
 class Look(NamedTuple):
     """The distortion of an answer, and the value of the average answer."""

@@ -21,17 +21,6 @@ from isoproj.pairs.directions import quadratic_values
 from isoproj.pairs.oracle import Extremes, PairSearch
 from isoproj.solvers.api import Clock
 
-__all__ = [
-    "LONG_STEP",
-    "Fit",
-    "Splitting",
-    "balanced",
-    "clip_to_band",
-    "matrix_root",
-    "outside_band",
-    "principal_start",
-]
-
 # Multiplier step with which alternating directions converge, below the golden ratio.
 LONG_STEP = 1.6
 # Steps between two looks at the residuals.

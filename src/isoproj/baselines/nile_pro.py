@@ -16,8 +16,6 @@ from isoproj.numerics.spectral import Array
 from isoproj.pairs.oracle import Extremes
 from isoproj.solvers.dual_ascent import project_on_simplex
 
-__all__ = ["NILEPro", "largest_deviation_prox"]
-
 # Most pairs taken over from one round to the next.
 _LARGEST_WORKING = 1000
 

@@ -31,8 +31,6 @@ from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.oracle import Extremes, PairSearch
 from isoproj.solvers.api import Clock, Status
 
-__all__ = ["NuMax", "soft_threshold"]
-
 # The band is narrowed by this share while solving, so that all pairs end inside it.
 _MARGIN = 2e-3
 # Pairs drawn for the first working set, and the most working sets.

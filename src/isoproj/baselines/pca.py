@@ -8,8 +8,6 @@ from isoproj.baselines.base import Baseline, Found, Task, check_choice
 from isoproj.estimators.descriptions import described_by
 from isoproj.numerics.spectral import top_eigenpairs
 
-__all__ = ["PCAProjection"]
-
 
 @described_by(Baseline)
 @dataclass(eq=False, repr=False)

@@ -16,8 +16,6 @@ from isoproj.baselines.isometry import balanced
 from isoproj.estimators.descriptions import described_by
 from isoproj.numerics.spectral import Array
 
-__all__ = ["RandomProjection"]
-
 
 @described_by(Baseline)
 @dataclass(eq=False, repr=False)

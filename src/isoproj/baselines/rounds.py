@@ -14,8 +14,6 @@ from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.oracle import Extremes, PairSearch
 from isoproj.solvers.api import Clock, Status
 
-__all__ = ["Best", "Rounds", "union"]
-
 _Item = TypeVar("_Item")
 # A cost that falls by less than this share is no progress.
 _PROGRESS = 1e-4

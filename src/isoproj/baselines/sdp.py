@@ -35,15 +35,6 @@ from isoproj.solvers.api import Clock, Status
 from isoproj.solvers.relaxation.path import solve_relaxation
 from isoproj.solvers.relaxation.problem import LargestFloor, Relaxation
 
-__all__ = [
-    "ConicProgramme",
-    "SDPProjection",
-    "conic_programme",
-    "run_clarabel",
-    "run_scs",
-    "solve_conic",
-]
-
 _ROUNDINGS = ("deterministic", "randomized", "binned", "bicriteria")
 _SOLVERS = ("relaxation", "scs", "clarabel")
 # A relaxed distortion below this counts as zero.

@@ -20,8 +20,6 @@ from isoproj.numerics.spectral import Array, orthonormal
 from isoproj.pairs.oracle import Extremes, PairSearch
 from isoproj.solvers.api import Status
 
-__all__ = ["SecantAvoidance", "turn_towards"]
-
 
 @described_by(Baseline)
 @dataclass(eq=False, repr=False)

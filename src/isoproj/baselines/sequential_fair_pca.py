@@ -20,8 +20,6 @@ from isoproj.numerics.spectral import Array, canonical_signs, top_eigenpairs
 from isoproj.pairs.moments import DualProblem
 from isoproj.solvers.api import Status
 
-__all__ = ["SequentialFairPCA"]
-
 # Rounds between two looks at the average answer and the average weights.
 _LOOK_EVERY = 10
 

@@ -15,8 +15,6 @@ from isoproj.estimators.descriptions import described_by
 from isoproj.numerics.spectral import Array
 from isoproj.pairs.moments import DualProblem
 
-__all__ = ["StablePCA"]
-
 
 @described_by(Baseline)
 @dataclass(eq=False, repr=False)

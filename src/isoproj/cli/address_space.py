@@ -12,8 +12,6 @@ import threading
 from isoproj.cli.errors import UsageError
 from isoproj.numerics.threads import n_threads
 
-__all__ = ["check_address_space", "needed_megabytes", "reserve_buffers"]
-
 # Megabytes that NumPy, SciPy and scikit-learn map, and that each core adds: a thread
 # of two BLAS libraries each and one of ours, stacks and buffers. Measured on Linux.
 _LIBRARIES = 420

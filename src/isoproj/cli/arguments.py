@@ -14,8 +14,6 @@ from isoproj._version import __version__
 from isoproj.cli.errors import one_line
 from isoproj.files.formats import BUILT_IN, EXTENSIONS
 
-__all__ = ["EXPORTS", "VERBS", "build_parser"]
-
 # Systems to export to, with the extensions of their files.
 EXPORTS = {
     "faiss": ".faiss",

@@ -25,8 +25,6 @@ from isoproj.proof.audit import AuditResult
 from isoproj.proof.audit import audit as measure
 from isoproj.proof.verify import check_claims
 
-__all__ = ["audit", "verify"]
-
 # Neighbours that --recall-at-least is about, unless --recall says otherwise.
 _USUAL_RECALL = 10
 

@@ -9,12 +9,11 @@ from isoproj.cli import payloads
 from isoproj.cli.console import Console
 from isoproj.cli.models import check_dimensions, map_of, options_data
 from isoproj.cli.outputs import check_outputs, saved
-from isoproj.comparison.compare import DEFAULT_METHODS, Record
+from isoproj.comparison.compare import DEFAULT_METHODS
 from isoproj.comparison.compare import compare as run_comparison
+from isoproj.comparison.referee import Record
 from isoproj.numerics.container import write_atomically
 from isoproj.plot.axes import save_axes
-
-__all__ = ["compare"]
 
 
 def compare(options: argparse.Namespace, console: Console) -> None:

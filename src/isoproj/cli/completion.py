@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-__all__ = ["script"]
-
 
 def script(parser: argparse.ArgumentParser, shell: str) -> str:
     """Return the completion script for bash, zsh or fish."""

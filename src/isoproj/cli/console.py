@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from isoproj.cli.payloads import Payload
 
-__all__ = ["Console"]
-
 # Seconds between lines of progress without a terminal.
 _PAUSE = 2.0
 # Seconds after which a walk over pairs inside a fit gets its own bar.

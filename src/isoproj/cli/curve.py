@@ -21,8 +21,6 @@ from isoproj.estimators.curves import (
 )
 from isoproj.plot.axes import save_axes
 
-__all__ = ["curve", "frontier"]
-
 
 def curve(options: argparse.Namespace, console: Console) -> None:
     """Print distortion and lower bound for many numbers of dimensions."""

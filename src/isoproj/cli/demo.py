@@ -21,8 +21,6 @@ from isoproj.numerics.spectral import orthonormal
 from isoproj.proof.audit import AuditResult, audit
 from isoproj.solvers.api import Status
 
-__all__ = ["demo"]
-
 
 def demo(options: argparse.Namespace, console: Console) -> None:
     """Fit and certify the digits, and compare with PCA and a random projection."""

@@ -5,15 +5,6 @@ from __future__ import annotations
 import errno
 import os
 
-__all__ = [
-    "ClaimFailed",
-    "Interrupted",
-    "UsageError",
-    "line_of",
-    "one_line",
-    "printable",
-]
-
 # What to say after the name of a file, for each error of the operating system.
 _REMEDIES = {
     errno.ENOENT: "does not exist. Check the name.",

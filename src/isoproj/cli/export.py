@@ -20,8 +20,6 @@ from isoproj.files.export.sql import to_pgvector, to_postgres
 from isoproj.numerics.container import write_atomically
 from isoproj.proof.certificate import Certificate
 
-__all__ = ["export"]
-
 # How to use the file of each system.
 _USE = {
     "faiss": "faiss.read_VectorTransform({name!r}).apply(x)",

@@ -29,8 +29,6 @@ from isoproj.numerics.spectral import Array, Indices
 from isoproj.proof.certificate import Certificate
 from isoproj.solvers.api import Status
 
-__all__ = ["fit"]
-
 # Default number of steps of solvers that take a fixed number.
 _USUAL_STEPS = {"dual_ascent": 120}
 # A loss above this is explained.

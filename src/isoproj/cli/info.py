@@ -13,8 +13,6 @@ from isoproj.files.read.sources import Content
 from isoproj.numerics.arrays import is_sparse
 from isoproj.numerics.storage import MEMORY_LIMIT, Storage
 
-__all__ = ["info"]
-
 
 def info(options: argparse.Namespace, console: Console) -> None:
     """Show what a data or model file holds."""

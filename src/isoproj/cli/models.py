@@ -25,21 +25,6 @@ from isoproj.numerics.storage import MEMORY_LIMIT, Storage
 from isoproj.pairs.rule import WORDS
 from isoproj.proof.certificate import Certificate
 
-__all__ = [
-    "Model",
-    "check_dimensions",
-    "check_features",
-    "check_map_name",
-    "count_pairs",
-    "load_model",
-    "map_of",
-    "memory_limit",
-    "options_data",
-    "pair_options",
-    "prefix_table",
-    "read_labels",
-]
-
 # Share of the memory limit for the data; the rest is for the computation.
 _DATA_SHARE = 0.1
 

@@ -16,8 +16,6 @@ from isoproj.files.write.writing import check_output, refuse_inputs
 from isoproj.numerics.container import check_writable
 from isoproj.plot.axes import check_figure_name
 
-__all__ = ["INPUTS", "check_model_name", "check_outputs", "input_files", "saved"]
-
 # Options that name something to read, for all verbs.
 INPUTS = ("model", "data", "file", "pairs", "labels", "heldout", "queries", "maps")
 # Longest name of a file that is saved elsewhere.

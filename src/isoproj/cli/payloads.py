@@ -19,41 +19,6 @@ from isoproj.proof.objective import Objective
 from isoproj.proof.verify import CheckedClaim
 from isoproj.solvers.api import Status
 
-__all__ = [
-    "VERBS",
-    "Audit",
-    "Compare",
-    "Curve",
-    "CurvePoint",
-    "Data",
-    "DataInfo",
-    "Demo",
-    "Export",
-    "Fit",
-    "Frontier",
-    "FrontierPoint",
-    "Gate",
-    "HeldoutLosses",
-    "Histogram",
-    "Kept",
-    "Losses",
-    "ModelFile",
-    "ModelInfo",
-    "NeighborsFound",
-    "NewPointsPromise",
-    "PairLosses",
-    "Part",
-    "Payload",
-    "Prefix",
-    "PrefixLosses",
-    "Projected",
-    "Report",
-    "ReportFile",
-    "Target",
-    "Transform",
-    "Verify",
-]
-
 Count = Annotated[int, {"minimum": 0}]
 Pairs = Annotated[
     Sequence[tuple[Count, Count]], "row numbers counted from 0, worst pair first"

@@ -18,8 +18,6 @@ from isoproj.cli.errors import ClaimFailed, Interrupted, UsageError, line_of
 if TYPE_CHECKING:
     from isoproj.cli.console import Console
 
-__all__ = ["CLAIM_FAILED", "DONE", "GONE", "STOPPED", "UNUSABLE", "main"]
-
 DONE, CLAIM_FAILED, UNUSABLE, STOPPED = 0, 1, 2, 130
 # Status that shells show for a program whose output is no longer read (SIGPIPE).
 GONE = 141

@@ -26,8 +26,6 @@ from isoproj.proof.certificate import Certificate
 from isoproj.reporting.document import SUFFIXES
 from isoproj.reporting.document import report as make_report
 
-__all__ = ["report"]
-
 
 def report(options: argparse.Namespace, console: Console) -> None:
     """Verify a model on its data, and write the report."""

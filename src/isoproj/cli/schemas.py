@@ -19,8 +19,6 @@ from typing import (
 
 from isoproj.cli.payloads import VERBS
 
-__all__ = ["schema_of"]
-
 Schema = dict[str, Any]
 
 _NAMES = {

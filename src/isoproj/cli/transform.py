@@ -29,8 +29,6 @@ from isoproj.files.write.writing import (
 from isoproj.numerics.arrays import Rows, is_sparse
 from isoproj.numerics.storage import SLICE_BYTES, row_slices
 
-__all__ = ["projected", "transform"]
-
 
 def transform(options: argparse.Namespace, console: Console) -> None:
     """Project points and write them to a file, or to standard output as .npy."""

@@ -42,15 +42,6 @@ from isoproj.plot.marks import Axis
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = [
-    "DEFAULT_METHODS",
-    "METHODS",
-    "Comparison",
-    "Record",
-    "compare",
-    "machine_facts",
-]
-
 Data = ArrayLike | Rows | Callable[[int], Any]
 
 METHODS: dict[str, Callable[[], Any]] = {

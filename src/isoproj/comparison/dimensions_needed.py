@@ -18,8 +18,6 @@ from isoproj.estimators.near_isometric import NearIsometricProjection
 from isoproj.numerics.arrays import Rows, as_dense, check_points
 from isoproj.numerics.spectral import Array
 
-__all__ = ["DimensionsNeeded", "johnson_lindenstrauss_comparison"]
-
 # How far outside the band a pair of NuMax's map may end.
 _EDGE = 1e-6
 

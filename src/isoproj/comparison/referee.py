@@ -24,8 +24,6 @@ from isoproj.numerics.maps import LinearMap, linear_map
 from isoproj.numerics.spectral import Array
 from isoproj.proof.audit import audit
 
-__all__ = ["Record", "Score", "measure", "measure_map", "run", "score_map"]
-
 Record = dict[str, Any]
 
 # Rows this far from orthonormal are still a projection's, in float32.

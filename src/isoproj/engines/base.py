@@ -13,16 +13,6 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from isoproj.numerics.threads import n_threads, one_blas_thread, threaded_map
 
-__all__ = [
-    "Engine",
-    "Geometry",
-    "Run",
-    "Sweep",
-    "ThreadEngine",
-    "Visitor",
-    "chosen",
-]
-
 Task = TypeVar("Task", contravariant=True)
 Part = TypeVar("Part")
 # The points: a dataclass of arrays, which engines pass on without looking inside.

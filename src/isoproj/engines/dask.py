@@ -25,8 +25,6 @@ from isoproj.numerics.extras import needed
 from isoproj.numerics.storage import Mapped
 from isoproj.numerics.threads import one_blas_thread
 
-__all__ = ["DaskEngine"]
-
 Task = TypeVar("Task")
 Part = TypeVar("Part")
 

@@ -41,7 +41,8 @@ from isoproj.numerics.progress import LOGGER, Step, watching
 from isoproj.numerics.spectral import Array, canonical_signs, contraction, orthonormal
 from isoproj.numerics.storage import Storage, row_slices
 from isoproj.numerics.threads import single_blas_thread
-from isoproj.pairs.points import Points, times
+from isoproj.pairs.points import Points
+from isoproj.pairs.rows import times
 from isoproj.pairs.rule import LABELLED, PairRule
 from isoproj.proof.audit import audit
 
@@ -63,18 +64,6 @@ else:
         class CallbackSupport:
             """Stand in for the mixin of newer versions; it adds nothing."""
 
-
-__all__ = [
-    "CallbackSupport",
-    "LinearProjection",
-    "calling_back",
-    "check_count",
-    "check_positive",
-    "checked_gap",
-    "images_of",
-    "shipped_components",
-    "telling",
-]
 
 # Solvers cannot close a relative gap further in float64.
 _FINEST_GAP = 1e-9

@@ -24,8 +24,6 @@ from isoproj.solvers.guaranteed import guaranteed
 from isoproj.solvers.minimax import minimax
 from isoproj.solvers.solve import everything, solve
 
-__all__ = ["DistortionCurve", "Frontier", "distortion_curve", "guarantee_frontier"]
-
 _DEFAULT_LARGEST = 40
 
 

@@ -7,8 +7,6 @@ import re
 from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = ["described_by"]
-
 _Class = TypeVar("_Class", bound=type)
 # An entry of a numpydoc section: a line with names, and the indented text below it.
 _ENTRY = re.compile(r"^(\w+(?:, \w+)*) : .*\n(?: +.*\n?)+", re.MULTILINE)

@@ -13,8 +13,6 @@ from isoproj.proof.objective import Objective
 from isoproj.solvers.api import Problem, Result
 from isoproj.solvers.nested import solve_nested
 
-__all__ = ["check_nested", "fit_nested"]
-
 
 def fit_nested(
     geometry: Geometry,

@@ -7,19 +7,6 @@ from pathlib import PurePath
 
 from isoproj.exceptions import FormatError
 
-__all__ = [
-    "BUILT_IN",
-    "EXTENSIONS",
-    "HEAD_SIZE",
-    "VECTOR_TYPES",
-    "Format",
-    "decide",
-    "format_of_content",
-    "format_of_name",
-    "is_gzip",
-    "refuse_pickle",
-]
-
 # Data sets of scikit-learn that can be named instead of a file.
 BUILT_IN = ("breast_cancer", "diabetes", "digits", "iris", "wine")
 # Number of first bytes that show the format.

@@ -19,26 +19,6 @@ from isoproj.numerics.storage import (
     row_slices,
 )
 
-__all__ = [
-    "Rows",
-    "as_dense",
-    "as_rows",
-    "check_map",
-    "check_memory_limit",
-    "check_pair_list",
-    "check_points",
-    "check_real",
-    "checked_rows",
-    "compacted",
-    "distinct",
-    "is_number",
-    "is_sparse",
-    "is_whole",
-    "like",
-    "not_finite",
-    "on_host",
-]
-
 # Points in rows: a dense array (float32 or float64) or a scipy CSR array.
 Rows: TypeAlias = Any
 

@@ -31,18 +31,6 @@ from numpy.typing import NDArray
 from isoproj._version import __version__
 from isoproj.exceptions import FormatError
 
-__all__ = [
-    "FORMAT_VERSION",
-    "Header",
-    "Tensors",
-    "check_writable",
-    "open_atomically",
-    "read_container",
-    "versions",
-    "write_atomically",
-    "write_container",
-]
-
 FORMAT_VERSION = 1
 _KEY = "isoproj"
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from isoproj.exceptions import MissingExtraError
 
-__all__ = ["needed"]
-
 
 def needed(module: str, *, extra: str, purpose: str) -> Any:  # noqa: ANN401 - a module
     """Return an imported module; if it is missing, name the extra that installs it.

@@ -13,8 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from isoproj.numerics.arrays import as_dense, check_map
 from isoproj.numerics.spectral import Array
 
-__all__ = ["LinearMap", "Orientation", "linear_map"]
-
 # An array, a fitted estimator, a linear layer, or a transform of faiss.
 LinearMap: TypeAlias = Any
 # What a square matrix holds in its rows: one output each, or one input each.

@@ -14,8 +14,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TypeAlias
 
-__all__ = ["LOGGER", "Event", "Listener", "Step", "Walk", "tell", "watching"]
-
 LOGGER = logging.getLogger("isoproj")
 # Without a handler of the user's own, records are not printed.
 LOGGER.addHandler(logging.NullHandler())

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-__all__ = ["at_least", "at_most", "trimmed"]
-
 # A rounding error of the number itself moves no digit.
 _SLACK = 1e-9
 

@@ -6,18 +6,6 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-__all__ = [
-    "EPS",
-    "Array",
-    "Indices",
-    "canonical_signs",
-    "contraction",
-    "orthonormal",
-    "top_eigenpairs",
-    "top_eigenvalue_sum",
-    "top_eigenvalues",
-]
-
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 # Distance from 1 to the next float64 number.

@@ -21,16 +21,6 @@ from numpy.typing import DTypeLike, NDArray
 
 from isoproj.exceptions import ScratchError
 
-__all__ = [
-    "MEMORY_LIMIT",
-    "SLICE_BYTES",
-    "Mapped",
-    "Storage",
-    "check_exact",
-    "rounded_away",
-    "row_slices",
-]
-
 # Default number of bytes that large arrays may take in memory.
 MEMORY_LIMIT = 2e9
 # Default number of bytes in a slice of rows that is processed at once.

@@ -15,15 +15,6 @@ from typing import ParamSpec, TypeVar
 
 import threadpoolctl
 
-__all__ = [
-    "for_each_chunk",
-    "n_threads",
-    "one_blas_thread",
-    "single_blas_thread",
-    "threaded_list",
-    "threaded_map",
-]
-
 Parameters = ParamSpec("Parameters")
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -45,19 +45,6 @@ from isoproj.numerics.threads import for_each_chunk, n_threads, threaded_map
 from isoproj.pairs.points import Points
 from isoproj.pairs.rows import squared_lengths
 
-__all__ = [
-    "Block",
-    "DistanceTable",
-    "PairBlocks",
-    "SquaredDistances",
-    "Stripe",
-    "Workspace",
-    "inverse_squares",
-    "is_close",
-    "product_error",
-    "squared_gaps",
-]
-
 Real = NDArray[Any]
 Mask = NDArray[np.bool_]
 

@@ -13,8 +13,6 @@ from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.blocks import squared_gaps
 from isoproj.pairs.rows import squared_lengths
 
-__all__ = ["Secants", "normalised", "quadratic_values"]
-
 Real = NDArray[Any]
 # Entries of the directions up to which a product with them is the cheapest way.
 _FEW_ENTRIES = 2**13

@@ -22,7 +22,6 @@ from isoproj.numerics.progress import Walk, tell
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.blocks import Block, PairBlocks, Real, SquaredDistances, Workspace
 from isoproj.pairs.losses import (
-    N_BINS,
     NEARLY_EVEN,
     EvenMap,
     PairSummary,
@@ -32,15 +31,6 @@ from isoproj.pairs.losses import (
 )
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairSet
-
-__all__ = [
-    "LARGEST_FLOAT32_RATIO",
-    "N_BINS",
-    "PairSummary",
-    "ScanSettings",
-    "largest_ratio",
-    "summarise",
-]
 
 # Parts into which the square on the diagonal is cut.
 _DIAGONAL = 3

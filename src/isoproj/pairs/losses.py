@@ -15,17 +15,6 @@ from isoproj.numerics.storage import row_slices
 from isoproj.pairs.points import Points
 from isoproj.pairs.rows import squared_lengths
 
-__all__ = [
-    "NEARLY_EVEN",
-    "N_BINS",
-    "EvenMap",
-    "Leaders",
-    "PairSummary",
-    "Tally",
-    "exact_losses",
-    "unevenness",
-]
-
 # Most pairs, and most entries of their differences, that are in memory at once.
 _CHUNK = 2048
 _ENTRIES = 2**19

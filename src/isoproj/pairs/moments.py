@@ -26,19 +26,9 @@ from isoproj.pairs.blocks import (
     squared_gaps,
 )
 from isoproj.pairs.directions import normalised
-from isoproj.pairs.points import Points, squared_lengths
+from isoproj.pairs.points import Points
+from isoproj.pairs.rows import squared_lengths
 from isoproj.pairs.rule import PairSet
-
-__all__ = [
-    "DualProblem",
-    "Gaps",
-    "far_moment",
-    "graph_moment",
-    "pose",
-    "summed_moment",
-    "weighted_directions",
-    "weighted_moment",
-]
 
 # Returns the differences of pairs, each at any scale, in a fresh array.
 Gaps = Callable[[Indices], Array]

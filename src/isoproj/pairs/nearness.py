@@ -35,16 +35,6 @@ from isoproj.pairs.rows import (
     squared_lengths,
 )
 
-__all__ = [
-    "METRICS",
-    "Metric",
-    "Nearness",
-    "candidates",
-    "check_metric",
-    "mean_row",
-    "scaled",
-]
-
 Metric: TypeAlias = Literal["euclidean", "cosine", "inner_product"]
 METRICS: tuple[str, ...] = get_args(Metric)
 

@@ -39,8 +39,6 @@ from isoproj.pairs.screened_search import screened_weakest
 from isoproj.pairs.screening import ScreenSettings
 from isoproj.pairs.smoothed import SmoothedWorst
 
-__all__ = ["Extremes", "PairSearch", "SearchSettings", "Weakest"]
-
 # A sample estimates a level; this factor makes too few pairs below it unlikely.
 _MARGIN = 1.5
 # A smaller share of all pairs of points is not worth smoothing all of them, and fewer

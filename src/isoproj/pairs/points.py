@@ -31,13 +31,6 @@ from isoproj.pairs.rows import (
     times,
 )
 
-__all__ = [
-    "Frame",
-    "Points",
-    "squared_lengths",
-    "times",
-]
-
 _CHUNK = 4096
 _SMALL_CHUNK = 1024
 # Rows whose entries may be above 2^1000 can have differences that are not numbers.

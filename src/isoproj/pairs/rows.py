@@ -13,18 +13,6 @@ from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.storage import Storage
 from isoproj.numerics.threads import for_each_chunk, n_threads, threaded_map
 
-__all__ = [
-    "first_copies",
-    "largest_entry",
-    "largest_of_each",
-    "power_of_two",
-    "scale_each",
-    "scale_in_place",
-    "squared_lengths",
-    "stacked",
-    "times",
-]
-
 # Rows of a product, and rows that stay in the cache.
 _CHUNK = 4096
 _SMALL_CHUNK = 1024

@@ -18,7 +18,6 @@ from isoproj.numerics.spectral import Indices
 from isoproj.numerics.storage import Storage
 from isoproj.pairs.points import Points
 from isoproj.pairs.selection import (
-    LARGEST_LIST,
     all_pairs,
     approximate_pairs,
     are_closer_than,
@@ -26,18 +25,6 @@ from isoproj.pairs.selection import (
     nearest_pairs,
     sample_pairs,
 )
-
-__all__ = [
-    "LABELLED",
-    "LARGEST_LIST",
-    "WORDS",
-    "PairKind",
-    "PairRule",
-    "PairSet",
-    "label_codes",
-    "prepare_pairs",
-    "sample_pairs",
-]
 
 # Pairs of a random sample that a fit uses.
 _SAMPLE = 200_000

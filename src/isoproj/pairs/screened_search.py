@@ -20,8 +20,6 @@ from isoproj.pairs.points import Points
 from isoproj.pairs.rows import times
 from isoproj.pairs.screening import Screens, ScreenSettings, Sieve
 
-__all__ = ["screened_weakest"]
-
 # Stripes come in rounds: first every 32nd, then every 16th of the others, and so on.
 _ROUNDS = (32, 16, 8, 4, 2, 1)
 # A sample estimates a number of pairs; this factor makes too few of them unlikely.

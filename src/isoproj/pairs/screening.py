@@ -30,8 +30,6 @@ from isoproj.pairs.blocks import Real, Workspace, product_error
 from isoproj.pairs.points import Points
 from isoproj.pairs.rows import squared_lengths, times
 
-__all__ = ["Screen", "ScreenSettings", "Screens", "Sieve"]
-
 _CHUNK = 2048
 # Points that show in which directions the data spread.
 _POINTS = 1024

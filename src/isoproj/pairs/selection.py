@@ -13,16 +13,6 @@ from isoproj.pairs.blocks import SquaredDistances, is_close, product_error
 from isoproj.pairs.points import Points
 from isoproj.pairs.rows import squared_lengths
 
-__all__ = [
-    "LARGEST_LIST",
-    "all_pairs",
-    "approximate_pairs",
-    "are_closer_than",
-    "labelled_pairs",
-    "nearest_pairs",
-    "sample_pairs",
-]
-
 # Pairs that may be listed one by one: a third of a gigabyte of row numbers.
 LARGEST_LIST = 20_000_000
 # Rotation and centring change squared distances by less than this share of the norms.

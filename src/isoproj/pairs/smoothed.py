@@ -23,8 +23,6 @@ from isoproj.pairs.directions import Secants
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairSet
 
-__all__ = ["SmoothedWorst", "Softened"]
-
 # Points in the rows of a stripe: a stripe of some thousand columns fits the cache.
 _STRIPE_ROWS = 128
 # Points below which one thread is faster than several.

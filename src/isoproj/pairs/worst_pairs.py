@@ -30,8 +30,6 @@ from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairSet
 from isoproj.pairs.screening import Screens, ScreenSettings, Sieve
 
-__all__ = ["Effort", "WorstPairs", "WorstPairsSettings", "find_worst"]
-
 # One stripe of this many comes in the first round, which sets the level of the second.
 _FIRST = 16
 

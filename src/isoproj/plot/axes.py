@@ -22,17 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "Panels",
-    "axes_or_new",
-    "check_figure_name",
-    "draw",
-    "save_axes",
-    "save_panels",
-    "spread_apart",
-    "tidy",
-]
-
 # Least distance of two names at the ends of lines, and where the highest may be, as
 # shares of the height of a panel.
 _GAP, _TOP = 0.08, 1.02

@@ -26,14 +26,6 @@ from isoproj.proof.audit import audit
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = [
-    "ConvergenceDisplay",
-    "DistortionCurveDisplay",
-    "convergence",
-    "distortion_curve",
-    "frontier",
-]
-
 
 class DistortionCurveDisplay(Display):
     """Distortion against the number of dimensions, above the proven floor.

@@ -27,18 +27,6 @@ from isoproj.plot.marks import (
     Steps,
 )
 
-__all__ = [
-    "bounds_chart",
-    "curve_chart",
-    "distances_chart",
-    "floor_marks",
-    "frontier_chart",
-    "histogram_chart",
-    "history_chart",
-    "loss_line",
-    "losses_chart",
-]
-
 _LOST = "share of squared length lost"
 _WORST = "share of squared length the worst pair loses"
 _DIMENSIONS = "dimensions kept, k"

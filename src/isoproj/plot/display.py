@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["Display", "as_long_as"]
-
 
 class Display(ABC):
     """Numbers that can be drawn, after scikit-learn's convention for displays.

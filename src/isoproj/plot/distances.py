@@ -23,13 +23,6 @@ from isoproj.proof.audit import AuditResult, audit
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = [
-    "DistortionHistogramDisplay",
-    "ShepardDisplay",
-    "distortion_histogram",
-    "shepard",
-]
-
 
 class DistortionHistogramDisplay(Display):
     """How the share lost spreads over all pairs, for one map or several.

@@ -16,8 +16,6 @@ from isoproj.plot.charts import losses_chart
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["image_shape_of", "worst_pairs"]
-
 # A square of fewer features than this is too small for a picture.
 _SMALLEST = 36
 # Pixels between two images.

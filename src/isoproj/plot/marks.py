@@ -11,23 +11,6 @@ from typing import Literal
 
 from numpy.typing import ArrayLike
 
-__all__ = [
-    "DASHED",
-    "DOTTED",
-    "SOLID",
-    "Axis",
-    "Band",
-    "Bars",
-    "Chart",
-    "Line",
-    "Mark",
-    "Names",
-    "Note",
-    "Points",
-    "Rule",
-    "Steps",
-]
-
 # Lengths of strokes and gaps, in widths of the line.
 SOLID: tuple[float, ...] = ()
 DASHED = (3.7, 1.6)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["LOOKS", "SETTINGS", "SHADE", "Look", "colour_of", "css_palette", "look_of"]
-
 # Opacity of shaded areas.
 SHADE = 0.12
 

@@ -17,8 +17,6 @@ from numpy.typing import ArrayLike
 from isoproj.plot import marks
 from isoproj.plot.marks import Axis, Chart, Mark
 
-__all__ = ["draw"]
-
 # Widths in pixels: a character in small and large type, a solid and a dashed line.
 _CHARACTER, _WIDE_CHARACTER = 6.6, 9.0
 _STROKE, _THIN = 2.0, 1.6

@@ -17,7 +17,8 @@ from isoproj.numerics.progress import Walk, watching
 from isoproj.numerics.rounding import at_most
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.storage import MEMORY_LIMIT, Storage
-from isoproj.pairs.full_scan import PairSummary, largest_ratio, summarise
+from isoproj.pairs.full_scan import largest_ratio, summarise
+from isoproj.pairs.losses import PairSummary
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairRule, PairSet, prepare_pairs
 from isoproj.pairs.worst_pairs import Effort, WorstPairs, find_worst
@@ -27,8 +28,6 @@ from isoproj.proof.recall import (
     check_neighbors,
     compare_neighbors,
 )
-
-__all__ = ["AuditResult", "audit"]
 
 _QUANTILES = (0.5, 0.9, 0.99, 0.999)
 

@@ -37,21 +37,6 @@ from isoproj.proof.confidence import share_above
 from isoproj.proof.hull import prove_hull
 from isoproj.proof.objective import Objective, kept_bound, share_kept
 
-__all__ = [
-    "Map",
-    "certify",
-    "certify_each",
-    "certify_exclusion",
-    "certify_guarantee",
-    "certify_hull",
-    "data_fingerprint",
-    "lower_bound",
-    "lower_bounds",
-    "rounded_up",
-    "spectral_ratio",
-    "weights_fault",
-]
-
 # Orthonormal rows in the precision of the fitted model.
 Map: TypeAlias = NDArray[np.float64] | NDArray[np.float32]
 

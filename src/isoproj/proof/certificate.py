@@ -34,8 +34,6 @@ from isoproj.proof.file import (
 from isoproj.proof.hull import HullProof
 from isoproj.proof.objective import Objective
 
-__all__ = ["Certificate", "Exclusion", "Guarantee", "certificate_of"]
-
 # What the maker of a certificate chose, in words; all pairs and directions need none.
 _RULES = {
     PairKind.LISTED: "listed by the maker",

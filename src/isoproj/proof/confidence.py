@@ -13,19 +13,7 @@ from isoproj.numerics.arrays import is_number
 from isoproj.numerics.spectral import Array
 from isoproj.pairs.losses import exact_losses
 from isoproj.pairs.points import Points
-from isoproj.pairs.rule import sample_pairs
-
-__all__ = [
-    "CONFIDENCE",
-    "chance_of_more",
-    "conformal_rank",
-    "drawn_losses",
-    "fewest_points",
-    "largest_share",
-    "seed_of",
-    "share_above",
-    "share_of",
-]
+from isoproj.pairs.selection import sample_pairs
 
 CONFIDENCE = 0.95
 # Pairs in the sample that judges a fit.

@@ -16,20 +16,6 @@ from isoproj.numerics.container import Tensors
 from isoproj.pairs.rule import LABELLED, PairKind
 from isoproj.proof.objective import Objective
 
-__all__ = [
-    "CERTIFICATE",
-    "EXCLUSION",
-    "GUARANTEE",
-    "HULL",
-    "PREFIX",
-    "Layout",
-    "naming_fault",
-    "pack",
-    "prefix_arrays",
-    "unpack",
-    "unpack_prefixes",
-]
-
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 _INDICES = ("i8",)
 _FLOATS = ("f8",)

@@ -22,13 +22,12 @@ from isoproj.pairs.points import Points
 from isoproj.pairs.rows import first_copies
 from isoproj.pairs.rule import (
     LABELLED,
-    LARGEST_LIST,
     PairKind,
     PairRule,
     label_codes,
     prepare_pairs,
 )
-from isoproj.pairs.selection import nearest_pairs
+from isoproj.pairs.selection import LARGEST_LIST, nearest_pairs
 from isoproj.proof.audit import AuditResult, audit
 from isoproj.proof.confidence import (
     CONFIDENCE,
@@ -36,15 +35,6 @@ from isoproj.proof.confidence import (
     fewest_points,
     largest_share,
 )
-
-__all__ = [
-    "Heldout",
-    "NewPoints",
-    "Split",
-    "fitted_part",
-    "measure_heldout",
-    "split_rows",
-]
 
 # Fewest rows in each part of a split.
 _FEWEST = 2

@@ -27,17 +27,6 @@ from isoproj.numerics.threads import single_blas_thread
 from isoproj.pairs.moments import weighted_directions
 from isoproj.pairs.points import Points
 
-__all__ = [
-    "MOST_DIMENSIONS",
-    "Facets",
-    "HullProof",
-    "checked_inradius",
-    "hull_bound",
-    "hull_facets",
-    "most_pairs",
-    "prove_hull",
-]
-
 # Hulls have too many facets beyond this many target dimensions.
 MOST_DIMENSIONS = 5
 # Most pairs of a hull in 2, 3, ... dimensions; each has about 100,000 facets.

@@ -25,16 +25,9 @@ from isoproj.numerics.threads import (
     single_blas_thread,
 )
 from isoproj.pairs.moments import Gaps, summed_moment, weighted_moment
-from isoproj.pairs.points import Points, times
+from isoproj.pairs.points import Points
+from isoproj.pairs.rows import times
 from isoproj.pairs.rule import PairSet
-
-__all__ = [
-    "Objective",
-    "centred_rows",
-    "kept_bound",
-    "objective_matrix",
-    "share_kept",
-]
 
 # Listed pairs that are processed at once.
 _CHUNK = 4096

@@ -38,8 +38,6 @@ from isoproj.pairs.nearness import (
 )
 from isoproj.pairs.rows import first_copies, squared_lengths
 
-__all__ = ["Metric", "Neighbors", "check_neighbors", "compare_neighbors"]
-
 # Queries of a block.
 _QUERIES = 512
 # Pairs that are measured in float64 at a time.

@@ -37,8 +37,6 @@ from isoproj.proof.confidence import (
 from isoproj.proof.file import naming_fault
 from isoproj.proof.hull import HullProof, hull_bound
 
-__all__ = ["CheckedClaim", "check_claims", "verify"]
-
 # Another machine may round differently, by far less than this.
 _TOLERANCE = 1e-9
 # A certificate lists few worst pairs; a search for very many would take hours.

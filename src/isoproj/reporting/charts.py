@@ -10,8 +10,6 @@ from isoproj.plot.marks import Chart, Points
 from isoproj.reporting.facts import Facts
 from isoproj.reporting.wording import METHOD_NAMES
 
-__all__ = ["charts_of"]
-
 
 def charts_of(facts: Facts) -> dict[str, Chart]:
     """Return by name every chart that the report has facts for."""

@@ -32,8 +32,6 @@ from isoproj.reporting.wording import (
     sentences,
 )
 
-__all__ = ["SUFFIXES", "Report", "report"]
-
 SUFFIXES: dict[str, Literal["html", "markdown", "json"]] = {
     ".html": "html",
     ".htm": "html",

@@ -29,8 +29,6 @@ from isoproj.reporting.maps import (
 from isoproj.reporting.measuring import Sample, Scene
 from isoproj.reporting.pictures import png_data
 
-__all__ = ["FACTS_VERSION", "Facts", "Options", "facts_of"]
-
 FACTS_VERSION = 1
 _BINS = 64
 _SHOWN = 6

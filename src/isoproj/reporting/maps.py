@@ -13,13 +13,12 @@ from isoproj.numerics.maps import linear_map
 from isoproj.numerics.spectral import Array
 from isoproj.pairs.nearness import Metric
 from isoproj.pairs.rows import stacked
-from isoproj.pairs.rule import LABELLED, LARGEST_LIST, PairKind
+from isoproj.pairs.rule import LABELLED, PairKind
+from isoproj.pairs.selection import LARGEST_LIST
 from isoproj.proof.audit import AuditResult, audit
 from isoproj.proof.certificate import Certificate
 from isoproj.proof.heldout import Heldout, Split, measure_heldout
 from isoproj.reporting.measuring import Scene
-
-__all__ = ["maps_beside", "new_points", "prefixes_beside_pca", "prefixes_of"]
 
 # Kinds of pairs that say nothing of points without a label or a place in a list.
 _FIXED = (*LABELLED, PairKind.LISTED)

@@ -18,8 +18,6 @@ from isoproj.proof.audit import AuditResult, audit
 from isoproj.proof.bounds import lower_bounds
 from isoproj.proof.certificate import Certificate
 
-__all__ = ["Sample", "Scene", "sample_rows"]
-
 # Numbers of dimensions that a curve shows.
 _N_SHOWN = 12
 

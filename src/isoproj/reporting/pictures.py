@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["png_data"]
-
 
 def png_data(image: NDArray[Any], low: float, high: float) -> str:
     """Return a grey image as base64 text of a PNG file.

@@ -7,8 +7,6 @@ import shlex
 from isoproj.numerics.rounding import at_least, at_most, trimmed
 from isoproj.reporting.facts import Facts
 
-__all__ = ["METHOD_NAMES", "amount", "commands", "gap", "percent", "sentences"]
-
 _LIMITS = (
     "The guarantee is for the points the model was fitted on. On other points it need "
     "not hold unless there are many more points than dimensions: measure. PCA loses "

@@ -19,8 +19,6 @@ from isoproj.files.export.matrices import offset_of
 from isoproj.numerics.container import write_atomically
 from isoproj.proof.certificate import Certificate
 
-__all__ = ["check_folder", "to_dense", "write_folder"]
-
 _FILES = {"config.json", "model.safetensors"}
 
 

@@ -10,8 +10,6 @@ from numpy.typing import ArrayLike
 from isoproj.files.export.matrices import offset_of
 from isoproj.proof.certificate import Certificate
 
-__all__ = ["to_faiss"]
-
 
 def to_faiss(certificate: Certificate, mean: ArrayLike | None = None) -> bytes:
     """Return a file for ``faiss.read_VectorTransform``.

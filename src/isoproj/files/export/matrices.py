@@ -11,8 +11,6 @@ from numpy.typing import ArrayLike
 from isoproj.numerics.spectral import Array
 from isoproj.proof.certificate import Certificate
 
-__all__ = ["offset_of", "to_npy", "to_safetensors"]
-
 
 def offset_of(certificate: Certificate, mean: ArrayLike) -> Array:
     """Return ``-components @ mean``: add it to ``x @ components.T`` to centre."""

@@ -14,8 +14,6 @@ from isoproj._version import __version__
 from isoproj.files.export.matrices import offset_of
 from isoproj.proof.certificate import Certificate
 
-__all__ = ["to_onnx"]
-
 # Numbers from onnx.proto: format version, operator set, and type of a float.
 _IR_VERSION = 8
 _OPSET = 13

@@ -13,8 +13,6 @@ from sklearn.pipeline import Pipeline
 from isoproj.numerics.extras import needed
 from isoproj.proof.certificate import Certificate
 
-__all__ = ["to_pipeline", "to_skops"]
-
 
 def to_pipeline(
     certificate: Certificate,

@@ -11,8 +11,6 @@ from isoproj.files.export.matrices import offset_of
 from isoproj.numerics.rounding import at_least
 from isoproj.proof.certificate import Certificate
 
-__all__ = ["to_pgvector", "to_postgres"]
-
 _IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 # Most numbers in a vector of pgvector.
 _WIDEST = 16_000

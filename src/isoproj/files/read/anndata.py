@@ -13,8 +13,6 @@ from isoproj.numerics.arrays import Rows
 from isoproj.numerics.extras import needed
 from isoproj.numerics.storage import Storage
 
-__all__ = ["anndata_contents", "is_anndata", "read_anndata"]
-
 # Groups whose members have one row an observation.
 _PLACES = ("layers", "obsm")
 _SPARSE = {

@@ -28,8 +28,6 @@ from isoproj.numerics.arrays import Rows
 from isoproj.numerics.extras import needed
 from isoproj.numerics.storage import Storage
 
-__all__ = ["array_contents", "is_model", "read_array"]
-
 # Arrays that scipy.sparse.save_npz writes for each sparse format.
 _SPARSE_PARTS = {
     "csr": ("data", "indices", "indptr"),

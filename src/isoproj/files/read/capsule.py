@@ -15,8 +15,6 @@ from isoproj.numerics.arrays import checked_rows, not_finite
 from isoproj.numerics.extras import needed
 from isoproj.numerics.storage import Storage
 
-__all__ = ["from_arrow"]
-
 _NAME = "the Arrow data"
 
 

@@ -22,14 +22,6 @@ from isoproj.numerics.arrays import not_finite
 from isoproj.numerics.extras import needed
 from isoproj.numerics.storage import Storage, check_exact
 
-__all__ = [
-    "batch_rows",
-    "choose_fields",
-    "column_contents",
-    "read_columns",
-    "rows_dtype",
-]
-
 # Length of a list that the size of a batch of lists is computed with.
 _USUAL_LENGTH = 2**11
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["refuse_elsewhere"]
-
 
 def refuse_elsewhere(data: Any) -> None:  # noqa: ANN401 - h5py has no types
     """Raise ValueError if the numbers of a data set lie in another file."""

@@ -25,8 +25,6 @@ from isoproj.numerics.spectral import Array
 from isoproj.pairs.rule import PairRule
 from isoproj.proof.certificate import Certificate
 
-__all__ = ["MapFile", "read_map"]
-
 _FIRST = re.compile(r"first:(\d{1,9})")
 # Marks of faiss: transforms, and an index behind transforms.
 _FAISS = (b"LTra", b"PcAm", b"Pcam", b"rrot", b"HRot", b"VNrm", b"VCnt", b"RmDT")

@@ -25,14 +25,6 @@ from isoproj.files.read.text import read_text, text_names
 from isoproj.numerics.arrays import Rows, checked_rows, is_sparse
 from isoproj.numerics.storage import MEMORY_LIMIT, Storage, row_slices
 
-__all__ = [
-    "DataFile",
-    "contents_of",
-    "holds_model",
-    "read_pairs",
-    "read_points",
-]
-
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class DataFile:

@@ -17,19 +17,6 @@ from isoproj.exceptions import FormatError, IsoprojError
 from isoproj.files.formats import HEAD_SIZE, Format, decide, is_gzip
 from isoproj.numerics.storage import MEMORY_LIMIT, SLICE_BYTES
 
-__all__ = [
-    "Content",
-    "Selection",
-    "Source",
-    "check_unpacked",
-    "choose_array",
-    "choose_columns",
-    "locate",
-    "parsing",
-    "split_name",
-    "whole_file",
-]
-
 # Files that unpack to so many bytes are read whatever the limit.
 _SMALL = 2**26
 

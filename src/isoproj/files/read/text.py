@@ -15,8 +15,6 @@ from isoproj.exceptions import FormatError
 from isoproj.files.formats import Format
 from isoproj.files.read.sources import Selection, Source, choose_columns, parsing
 
-__all__ = ["read_text", "text_names"]
-
 _DELIMITERS = ",;\t"
 
 

@@ -16,8 +16,6 @@ from isoproj.numerics.container import open_atomically
 from isoproj.numerics.extras import needed
 from isoproj.proof.certificate import Certificate
 
-__all__ = ["write_anndata"]
-
 
 def write_anndata(
     path: str | os.PathLike[str],

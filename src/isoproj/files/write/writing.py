@@ -22,17 +22,6 @@ from isoproj.numerics.arrays import Rows, is_sparse
 from isoproj.numerics.container import check_writable, open_atomically
 from isoproj.numerics.extras import needed
 
-__all__ = [
-    "Blocks",
-    "check_output",
-    "is_anndata_name",
-    "output_format",
-    "refuse_inputs",
-    "write_blocks",
-    "write_npy",
-    "write_points",
-]
-
 # Names of the columns, or None.
 Names: TypeAlias = list[str] | None
 
