@@ -66,9 +66,13 @@ _HOMES = {
     "report": "isoproj.reporting.document",
     "verify": "isoproj.proof.verify",
 }
+# Subpackages that are had without an import of their own.
+_SUBPACKAGES = ("baselines", "exceptions", "plot")
 
 
 def __getattr__(name: str) -> object:
+    if name in _SUBPACKAGES:
+        return importlib.import_module(f"isoproj.{name}")
     if name not in _HOMES:
         msg = f"module 'isoproj' has no attribute {name!r}"
         raise AttributeError(msg)
@@ -78,4 +82,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, *_SUBPACKAGES])

@@ -108,7 +108,7 @@ class Baseline(LinearProjection):
     random_state : int, RandomState instance or None, default=None
         Not used: nothing is random.
     verbose : int, default=0
-        1 writes a line per iteration to standard error.
+        1 shows the present step in a line that is renewed; in logs, a line for each.
 
     Attributes
     ----------

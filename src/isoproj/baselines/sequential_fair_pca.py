@@ -52,7 +52,7 @@ class SequentialFairPCA(Baseline):
         Seconds after which the components left are the axes that keep most of all pairs
         together.
     verbose : int, default=0
-        1 writes a line per round to standard error.
+        1 shows the present step in a line that is renewed; in logs, a line for each.
     pairs, random_state
         As for every baseline.
 

@@ -38,7 +38,7 @@ class StablePCA(Baseline):
     tol : float, default=1e-3
         Relative duality gap at which to stop.
     verbose : int, default=0
-        1 writes a line per look at the averages to standard error.
+        1 shows the present step in a line that is renewed; in logs, a line for each.
     pairs, time_limit, random_state
         As for every baseline.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json as json_
 import math
-import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from isoproj._version import __version__
 from isoproj.cli.errors import printable
 from isoproj.numerics.progress import Event, Step, Walk, watching
+from isoproj.numerics.shown import aligned, is_terminal
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -78,16 +78,10 @@ class Console:
         """Print a table, with borders on a terminal; row number ``bold`` is bold."""
         if self.json:
             return
-        if _is_terminal(sys.stdout):
+        if is_terminal(sys.stdout):
             _draw_table(names, rows, title, caption, bold)
             return
-        cells = [list(names), *(list(row) for row in rows)]
-        widths = [max(len(row[i]) for row in cells) for i in range(len(names))]
-        self.say(title) if title else None
-        for row in cells:
-            line = "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True))
-            self.say(line.rstrip())
-        self.say(caption) if caption else None
+        self.say("\n".join(filter(None, [title, aligned(names, rows), caption])))
 
     @contextmanager
     def progress(
@@ -98,7 +92,7 @@ class Console:
         ``walks`` says what a walk over pairs does, such as "auditing". If there are
         steps too, give the number of all pairs, and the ``total`` of steps if known.
         """
-        if self.quiet or self.verbose or not _is_terminal(sys.stderr):
+        if self.quiet or self.verbose or not is_terminal(sys.stderr):
             with watching(_Lines(self, walks, total)):
                 yield
             return
@@ -256,11 +250,6 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can say
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
-
-
-def _is_terminal(stream: Any) -> bool:  # noqa: ANN401 - a stream, or a stand-in
-    """Return whether a stream is a terminal that can redraw lines."""
-    return bool(stream.isatty()) and os.environ.get("TERM", "") != "dumb"
 
 
 def _rate(pairs_per_second: float) -> str:

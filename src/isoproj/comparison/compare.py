@@ -34,6 +34,7 @@ from isoproj.estimators.guaranteed_pca import GuaranteedPCA
 from isoproj.estimators.near_isometric import NearIsometricProjection
 from isoproj.numerics.arrays import Rows
 from isoproj.numerics.maps import LinearMap
+from isoproj.numerics.shown import Shown
 from isoproj.numerics.threads import n_threads
 from isoproj.plot.axes import axes_or_new, draw
 from isoproj.plot.charts import curve_chart, floor_marks, loss_line
@@ -85,8 +86,8 @@ _LABELS = {
 }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Comparison:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Comparison(Shown):
     """The records of a comparison, and ways to look at them.
 
     Parameters

@@ -16,14 +16,15 @@ from isoproj.baselines.numax import NuMax
 from isoproj.comparison.referee import score_map
 from isoproj.estimators.near_isometric import NearIsometricProjection
 from isoproj.numerics.arrays import Rows, as_dense, check_points
+from isoproj.numerics.shown import Shown
 from isoproj.numerics.spectral import Array
 
 # How far outside the band a pair of NuMax's map may end.
 _EDGE = 1e-6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DimensionsNeeded:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class DimensionsNeeded(Shown):
     """How many dimensions keep every squared length within ``1 +- isometry``.
 
     Parameters

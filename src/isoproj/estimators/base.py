@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import math
-import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self
@@ -38,6 +37,7 @@ from isoproj.numerics.arrays import (
     on_host,
 )
 from isoproj.numerics.progress import LOGGER, Step, watching
+from isoproj.numerics.shown import renewed_line
 from isoproj.numerics.spectral import Array, canonical_signs, contraction, orthonormal
 from isoproj.numerics.storage import Storage, row_slices
 from isoproj.numerics.threads import single_blas_thread
@@ -302,7 +302,14 @@ def _completed(columns: Array, k: int) -> Array:
 def check_count(k: object, n_features: int) -> None:
     """Raise unless ``k`` is a number of dimensions to project to."""
     if not is_whole(k):
-        msg = f"n_components must be an integer; got {k!r}. Pass a number like 20."
+        # PCA of scikit-learn takes a share here.
+        is_share = is_number(k) and 0.0 < k < 1.0
+        msg = f"n_components must be an integer; got {k!r}. Pass a number like 20" + (
+            "; NearIsometricProjection(max_distortion=0.2) finds the fewest dimensions "
+            "under which no pair loses more than a fifth."
+            if is_share
+            else "."
+        )
         raise ValueError(msg)
     if not 1 <= k <= n_features:
         msg = (
@@ -336,19 +343,20 @@ def checked_gap(tol: object) -> float:
 
 @contextmanager
 def telling(name: str, verbose: int) -> Iterator[None]:
-    """Log the begin and the end of a fit; if verbose, write its steps to stderr."""
+    """Log the begin and the end of a fit; if verbose, show its present step."""
     start, last = time.monotonic(), ""
 
     def listen(step: Step) -> None:
         nonlocal last
         last = f", {step.bounds}"
-        if verbose:
-            sys.stderr.write(f"[{name}] {step.line()}\n")
+        if show is not None:
+            show(f"[{name}] {step.line()}")
 
     LOGGER.info("%s: begins", name)
     end = "ends"
     try:
-        with watching(listen, Step):
+        renewed = renewed_line() if verbose else nullcontext()
+        with renewed as show, watching(listen, Step):
             yield
     except BaseException as error:
         end = f"fails with {type(error).__name__}"

@@ -5,14 +5,17 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+import isoproj
 from isoproj.estimators.base import check_positive, checked_gap, telling
 from isoproj.estimators.geometry import Geometry
 from isoproj.numerics.arrays import Rows, check_points, is_whole
+from isoproj.numerics.rounding import at_least, at_most
+from isoproj.numerics.shown import Table, Tabular
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.rule import PairRule
 from isoproj.proof.bounds import certify_each
@@ -24,11 +27,14 @@ from isoproj.solvers.guaranteed import guaranteed
 from isoproj.solvers.minimax import minimax
 from isoproj.solvers.solve import everything, solve
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 _DEFAULT_LARGEST = 40
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class DistortionCurve:
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True, repr=False)
+class DistortionCurve(Tabular):
     """Distortion and its proven floor at one number of dimensions after another.
 
     Parameters
@@ -114,10 +120,14 @@ class DistortionCurve:
                 found.add(inner + (part.start or 0))
         return tuple(int(self.ks[at]) for at in sorted(found))
 
-    def __str__(self) -> str:
-        lines = ["   k  distortion  lower bound"]
-        lines += [f"{k:4d}  {upper:10.4f}  {lower:11.4f}" for k, upper, lower in self]
-        return "\n".join(lines)
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the curve above its floor, as ``isoproj.plot.distortion_curve``."""
+        return isoproj.plot.distortion_curve(self, ax=ax)
+
+    def _table(self) -> Table:
+        return ["k", "worst pair loses", "lower bound"], [
+            [f"{k}", f"{upper:.4f}", at_least(lower)] for k, upper, lower in self
+        ]
 
 
 def _knee(ks: Indices, values: Array) -> int | None:
@@ -168,7 +178,7 @@ def distortion_curve(
     random_state : int or None
         Seed of the samples.
     verbose : int
-        1 writes a line per dimension to standard error.
+        1 shows the present step in a line that is renewed; in logs, a line for each.
 
     Returns
     -------
@@ -268,8 +278,8 @@ def _checked_ks(ks: Iterable[int] | None, n_dims: int, n_features: int) -> list[
     return wanted
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Frontier:
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True, repr=False)
+class Frontier(Tabular):
     """Share of the objective kept against the loss of the worst pair, cap by cap.
 
     Parameters
@@ -307,13 +317,16 @@ class Frontier:
             strict=True,
         )
 
-    def __str__(self) -> str:
-        lines = ["   cap   worst pair loses    kept   at most"]
-        lines += [
-            f"{cap:6.4f}   {worst:16.4f}  {kept:6.4f}    {bound:6.4f}"
-            for cap, worst, kept, bound in self
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw what is kept against the caps, as ``isoproj.plot.frontier``."""
+        return isoproj.plot.frontier(self, ax=ax)
+
+    def _table(self) -> Table:
+        names = ["cap", "worst pair loses", "kept", "at most"]
+        return names, [
+            [*(f"{value:.4f}" for value in found), at_most(bound)]
+            for *found, bound in self
         ]
-        return "\n".join(lines)
 
 
 def guarantee_frontier(
@@ -350,7 +363,7 @@ def guarantee_frontier(
     random_state : int or None
         Seed of the samples and random starts.
     verbose : int
-        1 writes a line per round to standard error.
+        1 shows the present step in a line that is renewed; in logs, a line for each.
 
     Returns
     -------

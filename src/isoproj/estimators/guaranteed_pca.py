@@ -64,7 +64,7 @@ class GuaranteedPCA(CertifiedProjection):
     random_state : int, RandomState instance or None, default=None
         Decides the samples and random starts.
     verbose : int, default=0
-        1 writes a line per round to standard error.
+        1 shows the present step in a line that is renewed; in logs, a line for each.
     memory_limit : float, default=2e9
         Bytes that arrays as large as ``X``, and distances that are needed again, may
         take in memory. Arrays that go beyond lie in scratch files in the folder for

@@ -55,7 +55,8 @@ class NearIsometricProjection(CertifiedProjection):
     ----------
     n_components : int or None, default=None
         Number of dimensions to keep. None means the fewest found for which no pair
-        loses more than ``max_distortion``, or 2 if that is None too.
+        loses more than ``max_distortion``. If that is None too, it is 2, as many as a
+        picture shows: scikit-learn needs estimators that fit without parameters.
     max_distortion : float or None, default=None
         Largest allowed loss of any pair. Give this or ``n_components``.
     solver : {"minimax", "dual_ascent"}, default="minimax"
@@ -107,7 +108,7 @@ class NearIsometricProjection(CertifiedProjection):
         Decides the samples and random starts of ``"minimax"``; ``"dual_ascent"`` draws
         none.
     verbose : int, default=0
-        1 writes a line per iteration to standard error.
+        1 shows the present step in a line that is renewed; in logs, a line for each.
     checkpoint : path-like or None, default=None
         File in which ``"minimax"`` keeps its state after every round, written whole or
         not at all. A fit that was killed goes on from there when started again, with

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from isoproj.exceptions import NoPairsError
 from isoproj.numerics.arrays import Rows, check_pair_list, is_number, is_whole
+from isoproj.numerics.shown import Shown
 from isoproj.numerics.spectral import Indices
 from isoproj.numerics.storage import Storage
 from isoproj.pairs.points import Points
@@ -60,8 +61,8 @@ WORDS = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PairRule:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PairRule(Shown):
     """Which pairs count, as a user asks for it and as a certificate states it.
 
     Parameters

@@ -33,3 +33,7 @@ __all__ = [
     "shepard",
     "worst_pairs",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

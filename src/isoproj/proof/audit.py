@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+import isoproj
 from isoproj.engines.base import Engine
 from isoproj.numerics.arrays import Rows, check_memory_limit, check_points, is_sparse
 from isoproj.numerics.maps import LinearMap, Orientation, linear_map
 from isoproj.numerics.progress import Walk, watching
 from isoproj.numerics.rounding import at_most
+from isoproj.numerics.shown import Table, Tabular
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.storage import MEMORY_LIMIT, Storage
 from isoproj.pairs.full_scan import largest_ratio, summarise
@@ -29,11 +31,14 @@ from isoproj.proof.recall import (
     compare_neighbors,
 )
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 _QUANTILES = (0.5, 0.9, 0.99, 0.999)
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class AuditResult:
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True, repr=False)
+class AuditResult(Tabular):
     """Losses and gains of squared length under a linear map, over all pairs.
 
     Parameters
@@ -124,23 +129,26 @@ class AuditResult:
         coarse, _ = np.histogram(middles, bins=edges, weights=counts)
         return np.rint(coarse).astype(np.int64), edges
 
-    def __str__(self) -> str:
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw how the losses spread, as ``isoproj.plot.distortion_histogram``."""
+        return isoproj.plot.distortion_histogram({"map": self}, ax=ax)
+
+    def _table(self) -> Table:
         i, j = self.worst_pairs[0]
-        lines = [
-            f"{self.n_pairs:,} pairs ({self.n_identical:,} of identical points left"
-            " out)" + (f", {self.n_close:,} too close" if self.n_close else ""),
-            f"worst pair loses   {self.distortion:.4f}  (points {i} and {j})",
-            f"worst pair gains   {self.stretch:.4f}",
+        left_out = {"identical": self.n_identical, "too close": self.n_close}
+        told = ", ".join(f"{n:,} {why}" for why, n in left_out.items() if n)
+        rows = [
+            ["pairs", f"{self.n_pairs:,}" + (f" ({told} left out)" if told else "")],
+            ["worst pair loses", f"{self.distortion:.4f} (points {i} and {j})"],
+            ["worst pair gains", f"{self.stretch:.4f}"],
         ]
         if not math.isnan(self.mean):
-            lines.append(f"mean loss          {self.mean:.4f}")
-        lines += [
-            f"{q:<6.1%} lose at most {at_most(value)}"
+            rows.append(["mean loss", f"{self.mean:.4f}"])
+        rows += [
+            [f"{q:.1%} lose at most", at_most(value)]
             for q, value in self.quantiles.items()
         ]
-        if self.neighbors is not None:
-            lines.append(str(self.neighbors))
-        return "\n".join(lines)
+        return [], [*rows, *([] if self.neighbors is None else self.neighbors.rows)]
 
 
 def audit(

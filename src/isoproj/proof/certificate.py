@@ -17,6 +17,7 @@ from isoproj.numerics.container import (
     write_container,
 )
 from isoproj.numerics.rounding import at_least, at_most, trimmed
+from isoproj.numerics.shown import Shown
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.rule import PairKind, PairRule
 from isoproj.proof.file import (
@@ -43,8 +44,8 @@ _RULES = {
 }
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Exclusion:
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True, repr=False)
+class Exclusion(Shown):
     """The proof that a number of dimensions is too small for a cap.
 
     Parameters
@@ -76,8 +77,8 @@ class Exclusion:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Guarantee:
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True, repr=False)
+class Guarantee(Shown):
     """The share of the objective that is kept under a cap, and its upper bound.
 
     Parameters
@@ -121,8 +122,8 @@ class Guarantee:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Certificate:
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True, repr=False)
+class Certificate(Shown):
     """A projection, its exact distortion, and the proof of a lower bound.
 
     Parameters

@@ -14,6 +14,7 @@ from isoproj.engines.base import Engine
 from isoproj.exceptions import NoPairsError
 from isoproj.numerics.arrays import Rows, is_sparse, is_whole
 from isoproj.numerics.rounding import at_least, at_most, trimmed
+from isoproj.numerics.shown import Shown
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.threads import single_blas_thread
 from isoproj.pairs.blocks import SquaredDistances
@@ -52,8 +53,8 @@ class Split:
     heldout: Indices
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewPoints:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class NewPoints(Shown):
     """What holds for points that were neither fitted nor held out.
 
     Both statements assume that new points are drawn independently from where the
@@ -116,8 +117,8 @@ class NewPoints:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Heldout:
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True, repr=False)
+class Heldout(Shown):
     """Exact losses of the pairs with points that were held out of the fit.
 
     The certificate does not cover these pairs.

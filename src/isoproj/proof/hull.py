@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from scipy.spatial import ConvexHull, QhullError
 
 from isoproj.numerics.arrays import as_dense
+from isoproj.numerics.shown import Shown
 from isoproj.numerics.spectral import EPS, Array, Indices
 from isoproj.numerics.threads import single_blas_thread
 from isoproj.pairs.moments import weighted_directions
@@ -37,8 +38,8 @@ _N_RAYS = 8
 _SKEW = 1e-8
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class HullProof:
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True, repr=False)
+class HullProof(Shown):
     """The proof of a lower bound by a subspace and the hull of some directions in it.
 
     No projection to k dimensions has a smaller distortion than ``bound``.
@@ -50,6 +51,13 @@ class HullProof:
     bound: float
     hull_axes: Array
     hull_pairs: Indices
+
+    def __str__(self) -> str:
+        return (
+            f"Within {len(self.hull_axes)} dimensions the hull of "
+            f"{len(self.hull_pairs):,} directions proves a lower bound of "
+            f"{self.bound:.6f}."
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

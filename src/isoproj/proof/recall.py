@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from isoproj.numerics.arrays import Rows, is_sparse, is_whole
 from isoproj.numerics.progress import Walk, tell
+from isoproj.numerics.shown import Table, Tabular
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.storage import Storage, row_slices
 from isoproj.numerics.threads import n_threads, one_blas_thread, threaded_map
@@ -44,8 +45,8 @@ _QUERIES = 512
 _SETTLED = 2048
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Neighbors:
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True, repr=False)
+class Neighbors(Tabular):
     """What a linear map does to nearest neighbours; exact.
 
     Parameters
@@ -97,21 +98,24 @@ class Neighbors:
         order = np.argsort(self.hits[k], kind="stable")[:count]
         return np.asarray(order[self.hits[k][order] < k])
 
-    def __str__(self) -> str:
+    @property
+    def rows(self) -> list[list[str]]:
+        """What was found, in words: a name and a value in each row."""
         whose = "rows" if self.is_own else "queries"
-        lines = [
-            f"neighbours of      {self.n_queries:,} {whose}, {self.metric}, exact",
-            *(f"recall at {k:<9}{value:.4f}" for k, value in self.recall.items()),
-            f"nearest changed    {self.nearest_changed:.4f} of the {whose}",
+        rows = [
+            ["neighbours of", f"{self.n_queries:,} {whose}, {self.metric}, exact"],
+            *([f"recall at {k}", f"{value:.4f}"] for k, value in self.recall.items()),
+            ["nearest changed", f"{self.nearest_changed:.4f} of the {whose}"],
         ]
         if self.distortions.size:
             i, j = self.distorted[0]
             one = "point" if self.is_own else "query"
-            lines.append(
-                f"worst neighbour    {self.distortions[0]:.4f}  ({one} {i} and point "
-                f"{j})"
-            )
-        return "\n".join(lines)
+            told = f"{self.distortions[0]:.4f} ({one} {i} and point {j})"
+            rows.append(["worst neighbour loses", told])
+        return rows
+
+    def _table(self) -> Table:
+        return [], self.rows
 
 
 def check_neighbors(

@@ -109,7 +109,9 @@ class Report:
         write_atomically(path, getattr(self, kind)().encode())
 
     def _repr_html_(self) -> str:
-        return _rendered("fragment.html.jinja", self._facts)
+        # Without data there is little to tell: a card, as notebooks show a model.
+        is_card = self._facts["claims"] is None
+        return _rendered("fragment.html.jinja", self._facts, is_card=is_card)
 
 
 def report(
@@ -206,13 +208,14 @@ def report(
     return Report(facts_of(model, X, options))
 
 
-def _rendered(name: str, facts: Facts) -> str:
+def _rendered(name: str, facts: Facts, *, is_card: bool = False) -> str:
     """Return a template filled with the facts and, in HTML, with the charts."""
     markup = needed("markupsafe", extra="report", purpose="A report").Markup
     drawn = charts_of(facts) if ".html" in name else {}
     template = _environment().get_template(name)
     shown = {
         "facts": facts,
+        "is_card": is_card,
         "title": facts["data"]["name"] or facts["model"]["name"] or "a fitted model",
         "sentence": markup(_strong_numbers(html.escape(facts["sentence"]))),
         "say": sentences(facts),
