@@ -55,7 +55,7 @@ const page = document.querySelector('.isoproj-report');
 const seen = [];
 const tags = 'p, h1, h2, h3, th, td, dd, dt, figcaption, code, span, strong';
 for (const element of page.querySelectorAll(tags)) {
-  if (element.getBoundingClientRect().width > 0)
+  if (element.innerText && element.getBoundingClientRect().width > 0)
     seen.push(getComputedStyle(element).color);
 }
 for (const text of page.querySelectorAll('svg text'))
@@ -88,7 +88,7 @@ def open_page(page, tmp_path):
     """Open the report in a browser of a certain width; quit it afterwards."""
     drivers = []
 
-    def visit(width=1000, *, dark=False, scripts=True):
+    def visit(width=1000, *, dark=False, scripts=True, url=page):
         options = webdriver.ChromeOptions()
         options.binary_location = CHROMIUM
         for flag in (*FLAGS, f"--user-data-dir={tmp_path / str(len(drivers))}"):
@@ -106,7 +106,7 @@ def open_page(page, tmp_path):
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
-        driver.get(page)
+        driver.get(url)
         return driver
 
     yield visit
@@ -201,3 +201,30 @@ def test_a_print_has_dark_text_on_white(open_page):
     assert all(luminance(colour) < 0.3 for colour in colours)
     printed = driver.execute_cdp_cmd("Page.printToPDF", {})
     assert base64.b64decode(printed["data"]).startswith(b"%PDF")
+
+
+HOSTILE = """<style>.host.host :is(div, span, p, h1, h2, section, header, figure, table,
+tr, th, td, summary, details, strong) { border: 3px solid red; color: red; float: left;
+font-size: 30px; margin: 9px; text-align: center; }</style>"""
+
+
+def host_of(card, folder, style, theme):
+    path = folder / f"{len(style)}{theme}.html"
+    body = f'<body data-jp-theme-light="{theme}"><div class="host">{card}</div></body>'
+    path.write_text(f"<!doctype html><meta charset='utf-8'>{style}{body}")
+    return path.as_uri()
+
+
+@pytest.mark.parametrize("theme", ["true", "false"])
+def test_a_notebook_decides_the_colours_of_a_card_and_nothing_else(
+    open_page, tmp_path, theme
+):
+    model = NearIsometricProjection(3, random_state=0).fit(load_digits().data[:60])
+    card = model._repr_html_()
+    plain, hostile = (
+        open_page(dark=theme == "true", url=host_of(card, tmp_path, style, theme))
+        for style in ("", HOSTILE)
+    )
+    background, _ = hostile.execute_script(COLOURS)
+    assert (luminance(background) < 0.1) == (theme == "false")
+    np.testing.assert_array_equal(picture_of(plain), picture_of(hostile))

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
-__all__ = ["Shown", "Table", "Tabular", "aligned", "is_terminal", "renewed_line"]
-
 # The names of the columns, none where rows begin with names, and the cells of each row.
 Table: TypeAlias = tuple[Sequence[str], Sequence[Sequence[str]]]
 # Rows of a table in a repr; of a longer one, half are shown from each end.
@@ -145,7 +143,8 @@ def _notebook_display() -> Callable[..., Any] | None:
 
 def _displayed_line(display: Callable[..., Any]) -> Iterator[Callable[[str], None]]:
     """Yield the function for a notebook, where few texts a second are enough."""
-    handle, last, shown_at = None, "", 0.0
+    handle: Any = None
+    last, shown_at = "", 0.0
 
     def draw(text: str) -> None:
         nonlocal handle, shown_at
