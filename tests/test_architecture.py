@@ -21,6 +21,7 @@ FOLDERS = [
     "engines",
     "pairs",
     "proof",
+    "search",
     "solvers",
     "estimators",
     "baselines",
@@ -156,7 +157,7 @@ def test_every_parameter_of_an_estimator_is_described(estimator):
 
 
 # Public functions whose options are settled; each option is one keyword.
-SETTLED = {"audit", "distortion_curve", "guarantee_frontier", "report"}
+SETTLED = {"audit", "distortion_curve", "guarantee_frontier", "report", "search_plan"}
 
 
 @functools.cache

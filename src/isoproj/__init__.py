@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from isoproj.proof.certificate import Certificate
     from isoproj.proof.verify import verify
     from isoproj.reporting.document import Report, report
+    from isoproj.search.plan import SearchPlan, search_plan
 
 __all__ = [
     "AuditResult",
@@ -37,6 +38,7 @@ __all__ = [
     "GuaranteedPCA",
     "NearIsometricProjection",
     "Report",
+    "SearchPlan",
     "__version__",
     "audit",
     "compare",
@@ -45,6 +47,7 @@ __all__ = [
     "guarantee_frontier",
     "johnson_lindenstrauss_comparison",
     "report",
+    "search_plan",
     "verify",
 ]
 
@@ -63,7 +66,9 @@ _HOMES = {
     "audit": "isoproj.proof.audit",
     "compare": "isoproj.comparison.compare",
     "johnson_lindenstrauss_comparison": "isoproj.comparison.dimensions_needed",
+    "SearchPlan": "isoproj.search.plan",
     "report": "isoproj.reporting.document",
+    "search_plan": "isoproj.search.plan",
     "verify": "isoproj.proof.verify",
 }
 # Subpackages that are had without an import of their own.

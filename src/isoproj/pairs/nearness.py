@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from isoproj.numerics.arrays import Rows, is_sparse
+from isoproj.numerics.arrays import Rows, check_points, is_sparse
 from isoproj.numerics.spectral import EPS, Array, Indices
 from isoproj.numerics.storage import Storage
 from isoproj.numerics.threads import for_each_chunk, n_threads, threaded_map
@@ -56,6 +56,26 @@ def check_metric(metric: str, name: str = "metric") -> None:
         raise ValueError(msg)
 
 
+def check_queries(
+    queries: ArrayLike | Rows | None, rows: Rows, storage: Storage
+) -> Rows | None:
+    """Return finite queries of the width of the rows, or None; else ValueError."""
+    if queries is None:
+        return None
+    asked = check_points(queries, storage, min_rows=1)
+    if asked.shape[1] != rows.shape[1]:
+        msg = (
+            f"queries must have the {rows.shape[1]} features of X; got "
+            f"{asked.shape[1]}. Pass the same columns."
+        )
+        raise ValueError(msg)
+    if is_sparse(asked) != is_sparse(rows):
+        kinds = ("dense", "sparse") if is_sparse(rows) else ("sparse", "dense")
+        msg = f"queries must be {kinds[1]} as X is; got {kinds[0]} ones. Convert them."
+        raise ValueError(msg)
+    return asked
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Nearness:
     """Values that order rows by nearness to a query; a smaller value is nearer.
@@ -63,12 +83,12 @@ class Nearness:
     ``fast`` and ``fast_queries`` are what products are made of: float32 rows of size
     about 1, or sparse rows. With Euclidean distances float32 rows have their squared
     length ``norms`` as last column. Rows are counted as in ``fast``; ``numbers`` has
-    their numbers in ``rows``.
+    their numbers in ``rows``, and those of queries that are the rows themselves.
     """
 
     metric: Metric
     rows: Rows
-    queries: Rows
+    queries: Rows | None
     linear: Array | None
     numbers: Indices | None
     exponent: int
@@ -100,14 +120,12 @@ class Nearness:
         shift = mean_row(rows, exponent) if centred else 0.0
         prepare = _Preparation(metric, linear, exponent, shift, storage or Storage())
         fast, norms = prepare(rows, numbers)
-        asked = fast
-        if queries is not None or numbers is not None:
-            asked, _ = prepare(rows if queries is None else queries, None)
+        asked = fast if queries is None else prepare(queries, None)[0]
         error = 0.0 if is_exact else 1.1 * product_error(int(fast.shape[1]), np.float32)
         return Nearness(
             metric=metric,
             rows=rows,
-            queries=rows if queries is None else queries,
+            queries=queries,
             linear=linear,
             numbers=numbers,
             exponent=exponent,
@@ -159,30 +177,42 @@ class Nearness:
         moved = np.sqrt(own) + math.sqrt(longest)
         return np.asarray(error + 4.0 * self.haze * (moved + self.haze))
 
-    def own(self, queries: slice, rows: slice) -> tuple[Indices, Indices]:
-        """Return the entries of a block where a query is the row itself."""
-        if self.numbers is None:
-            both = np.arange(
-                max(queries.start, rows.start), min(queries.stop, rows.stop)
-            )
-            return both - queries.start, both - rows.start
-        numbers = self.numbers[rows]
-        at = np.flatnonzero((numbers >= queries.start) & (numbers < queries.stop))
-        return numbers[at] - queries.start, at
-
     def exact(self, queries: Indices, rows: Indices) -> tuple[Array, Array]:
         """Return the dissimilarity of pairs in float64, and their tolerances.
 
-        ``rows`` are counted as in ``fast``.
+        Queries and rows are counted as in ``fast``.
         """
-        numbers = rows if self.numbers is None else self.numbers[rows]
         found = np.empty((2, queries.size))
         for start in range(0, queries.size, _SETTLED):
             chunk = slice(start, start + _SETTLED)
-            left = scaled(self.queries[queries[chunk]], self.exponent)
-            right = scaled(self.rows[numbers[chunk]], self.exponent)
+            right = self._scaled_rows(rows[chunk])
+            if self.queries is None:
+                left = self._scaled_rows(queries[chunk])
+            else:
+                left = scaled(self.queries[queries[chunk]], self.exponent)
             found[:, chunk] = self._measured(left, right)
         return found[0], found[1]
+
+    def _scaled_rows(self, rows: Indices) -> Rows:
+        numbers = rows if self.numbers is None else self.numbers[rows]
+        return scaled(self.rows[numbers], self.exponent)
+
+    def fast_values(self, queries: Indices, rows: Indices) -> Array:
+        """Return what ``values`` gives for pairs, but for its rounding."""
+        values = np.empty(queries.size)
+        for start in range(0, queries.size, _SETTLED):
+            chunk = slice(start, start + _SETTLED)
+            left = self.fast_queries[queries[chunk]].astype(np.float64)
+            right = self.fast[rows[chunk]].astype(np.float64)
+            if self._has_norms:
+                left = -2.0 * left
+                left[:, -1] = 1.0
+                values[chunk] = _inner(left, right)
+                continue
+            values[chunk] = -_inner(left, right)
+            if self.metric == "euclidean":
+                values[chunk] = 2.0 * values[chunk] + self.norms[rows[chunk]]
+        return values
 
     def _measured(self, left: Rows, right: Rows) -> tuple[Array, Array]:
         if self.metric == "euclidean":
@@ -257,6 +287,16 @@ def _limits(query: Indices, near: Array, k: int, margins: Array) -> Array:
     limits[full] = near[order[edges[full] + k - 1]] + margins[full]
     limits[np.isnan(limits)] = np.inf
     return limits
+
+
+def without_own(values: NDArray[Any], queries: slice, rows: slice) -> None:
+    """Leave out every query that is the row itself: set its value to infinity."""
+    own = np.arange(max(queries.start, rows.start), min(queries.stop, rows.stop))
+    values[own - queries.start, own - rows.start] = np.inf
+
+
+def with_all(_values: NDArray[Any], _queries: slice, _rows: slice) -> None:
+    """Leave out no row."""
 
 
 class _Preparation:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 import isoproj
 from isoproj.engines.base import Engine
-from isoproj.numerics.arrays import Rows, check_memory_limit, check_points, is_sparse
+from isoproj.numerics.arrays import Rows, check_memory_limit, check_points
 from isoproj.numerics.maps import LinearMap, Orientation, linear_map
 from isoproj.numerics.progress import Walk, watching
 from isoproj.numerics.rounding import at_most
@@ -21,6 +21,7 @@ from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.storage import MEMORY_LIMIT, Storage
 from isoproj.pairs.full_scan import largest_ratio, summarise
 from isoproj.pairs.losses import PairSummary
+from isoproj.pairs.nearness import check_queries
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairRule, PairSet, prepare_pairs
 from isoproj.pairs.worst_pairs import Effort, WorstPairs, find_worst
@@ -324,18 +325,7 @@ def _checked_queries(
     if recall is None:
         msg = "queries needs recall; got None. Pass recall=(1, 10), or no queries."
         raise ValueError(msg)
-    asked = check_points(queries, storage, min_rows=1)
-    if asked.shape[1] != rows.shape[1]:
-        msg = (
-            f"queries must have the {rows.shape[1]} features of X; got "
-            f"{asked.shape[1]}. Pass the same columns."
-        )
-        raise ValueError(msg)
-    if is_sparse(asked) != is_sparse(rows):
-        kinds = ("dense", "sparse") if is_sparse(rows) else ("sparse", "dense")
-        msg = f"queries must be {kinds[1]} as X is; got {kinds[0]} ones. Convert them."
-        raise ValueError(msg)
-    return asked
+    return check_queries(queries, rows, storage)
 
 
 def _all_pairs(

@@ -16,7 +16,7 @@ the rows themselves. So the float32 product decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +36,8 @@ from isoproj.pairs.nearness import (
     check_metric,
     mean_row,
     scaled,
+    with_all,
+    without_own,
 )
 from isoproj.pairs.rows import first_copies, squared_lengths
 
@@ -259,7 +261,7 @@ class _Search:
 
     def visit(self, start: int) -> _Part:
         """Return hits and distorted neighbours of one block of queries."""
-        stop = min(start + _QUERIES, int(self.before.queries.shape[0]))
+        stop = min(start + _QUERIES, int(self.before.fast_queries.shape[0]))
         queries, most = slice(start, stop), self.ks[-1]
         true, nearness = self._nearest(self.before, queries, most)
         found, _ = self._nearest(self.after, queries, most)
@@ -275,9 +277,10 @@ class _Search:
     def _distorted(self, queries: Indices, rows: Indices) -> tuple[Indices, Array]:
         """Return the neighbours that lose most of their squared distance."""
         before, losses = self.before, np.full(queries.size, -np.inf)
+        asked = before.rows if before.queries is None else before.queries
         for start in range(0, queries.size, _SETTLED):
             chunk = slice(start, start + _SETTLED)
-            left = scaled(before.queries[queries[chunk]], before.exponent)
+            left = scaled(asked[queries[chunk]], before.exponent)
             gaps = left - scaled(before.rows[rows[chunk]], before.exponent)
             lengths = squared_lengths(gaps)
             kept = squared_lengths(np.asarray(gaps @ self.components.T))
@@ -289,23 +292,10 @@ class _Search:
 
     def _nearest(self, side: Nearness, queries: slice, k: int) -> tuple[Indices, Array]:
         """Return the ``k`` nearest rows of some queries and how near they are."""
-        leave_out = _without_own(side) if self.is_own else _with_all
+        leave_out = without_own if self.is_own else with_all
         query, row = candidates(side, queries, k, leave_out=leave_out)
         values, _ = side.exact(query + queries.start, row)
         order = np.lexsort((row, values, query))
         first = np.searchsorted(query[order], np.arange(queries.stop - queries.start))
         chosen = order[first[:, None] + np.arange(k)]
         return row[chosen], values[chosen]
-
-
-def _without_own(side: Nearness) -> Callable[[NDArray[Any], slice, slice], None]:
-    """Return a function that sets the value of every query with itself to infinity."""
-
-    def leave_out(values: NDArray[Any], queries: slice, rows: slice) -> None:
-        values[side.own(queries, rows)] = np.inf
-
-    return leave_out
-
-
-def _with_all(_values: NDArray[Any], _queries: slice, _rows: slice) -> None:
-    """Leave out no row."""

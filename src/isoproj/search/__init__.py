@@ -1,0 +1,1 @@
+"""How many candidates a search by reduced vectors must fetch; close pairs."""

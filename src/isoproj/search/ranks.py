@@ -1,0 +1,209 @@
+"""How far down a search by reduced vectors must go for the true neighbours; exact.
+
+**What counts.** A query *needs* the rows at most as far as its ``k``-th nearest. The
+rank of a needed row is the number of rows whose reduced vectors are at most as far as
+its own. So of rows that tie, before or after the reduction, those that hurt come first,
+whichever way a search breaks ties. Values within the rounding of float64 are a tie.
+Identical rows are counted once with their number. If the last place is left to copies
+of one row, any of them will do.
+
+**How.** Products in float32 find rows that may be needed, and count those that are
+clearly nearer than a needed one. Everything that they cannot tell is measured in
+float64. A row whose image is next to nothing has no direction: for cosines it counts as
+nearer than any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isoproj.numerics.progress import Walk, tell
+from isoproj.numerics.spectral import Array, Indices
+from isoproj.numerics.threads import n_threads, one_blas_thread, threaded_map
+from isoproj.pairs.nearness import Nearness, candidates, with_all, without_own
+
+# Queries and rows of a block.
+_QUERIES = 512
+_ROWS = 8192
+# Entries of a block that are compared with all ranks at a time.
+_COMPARED = 2**17
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Needed:
+    """The rows that every query needs, those of query ``i`` from ``starts[i]`` on.
+
+    ``counts`` has how many copies each distinct row stands for. Of those of the last
+    row that query ``i`` needs, ``spare[i]`` are not needed.
+    """
+
+    k: int
+    is_own: bool
+    starts: Indices
+    rows: Indices
+    spare: NDArray[np.int64]
+    is_last: NDArray[np.bool_]
+    counts: NDArray[np.int64]
+
+
+def needed_rows(
+    side: Nearness, k: int, counts: NDArray[np.int64], *, is_own: bool
+) -> Needed:
+    """Return the rows that every query needs for its ``k`` nearest.
+
+    With ``is_own`` the queries are the rows themselves; a row is not its own neighbour,
+    but its copies are.
+    """
+    n_queries = int(side.fast_queries.shape[0])
+
+    def leave_out(values: NDArray[Any], queries: slice, rows: slice) -> None:
+        own = np.arange(max(queries.start, rows.start), min(queries.stop, rows.stop))
+        own = own[counts[own] == 1]
+        values[own - queries.start, own - rows.start] = np.inf
+
+    def visit(queries: slice) -> tuple[Indices, Indices, Indices, NDArray[np.bool_]]:
+        chosen = leave_out if is_own else with_all
+        query, row = candidates(side, queries, k, leave_out=chosen)
+        values, tolerances = side.exact(query + queries.start, row)
+        order = np.lexsort((values, query))
+        query, row = query[order], row[order]
+        low, high = (values - tolerances)[order], (values + tolerances)[order]
+        weights = counts[row] - (is_own & (row == query + queries.start))
+        edges = np.searchsorted(query, np.arange(queries.stop - queries.start + 1))
+        total = np.concatenate([[0], np.cumsum(weights)])
+        last = np.searchsorted(total, total[edges[:-1]] + k) - 1
+        is_needed = low <= high[last][query]
+        is_last = is_needed & (high >= low[last][query])
+        # Copies of one row are alike; rows that only seem to tie are all needed.
+        n_last = np.bincount(query[is_last], minlength=last.size)
+        spare = np.where(n_last == 1, total[last + 1] - total[edges[:-1]] - k, 0)
+        sizes = np.bincount(query[is_needed], minlength=last.size)
+        return sizes, row[is_needed], spare, is_last[is_needed]
+
+    parts = _walked(visit, n_queries, side.n_rows)
+    sizes, rows, spare, is_last = (
+        np.concatenate(part) for part in zip(*parts, strict=True)
+    )
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    return Needed(k, is_own, starts, rows, spare, is_last, counts)
+
+
+def ranks_of(side: Nearness, needed: Needed) -> NDArray[np.int64]:
+    """Return the ranks of needed rows, ascending, of shape (n_queries, k).
+
+    Where ties make a query need more than ``k`` rows, these are the largest ranks.
+    """
+    count = _Count(side, needed)
+    return np.concatenate(_walked(count.visit, needed.spare.size, side.n_rows))
+
+
+def _walked(
+    visit: Callable[[slice], Result], n_queries: int, n_rows: int
+) -> list[Result]:
+    """Return what is found for every block of queries; tell how far the walk is."""
+    blocks = [
+        slice(start, min(start + _QUERIES, n_queries))
+        for start in range(0, n_queries, _QUERIES)
+    ]
+    found = []
+    tell(Walk(0, n_queries * n_rows))
+    with one_blas_thread():
+        for block, result in zip(
+            blocks, threaded_map(visit, blocks, n_threads()), strict=True
+        ):
+            found.append(result)
+            tell(Walk(block.stop * n_rows, n_queries * n_rows))
+    return found
+
+
+class _Count:
+    """Counts the rows that are at most as far as a needed one, after the reduction."""
+
+    def __init__(self, side: Nearness, needed: Needed) -> None:
+        self.side, self.needed = side, needed
+        self.has_copies = bool((needed.counts > 1).any())
+
+    def visit(self, queries: slice) -> NDArray[np.int64]:
+        """Return the ranks of one block of queries."""
+        bars, limits, spare = self._bars(queries)
+        wide = 2.0 * self.side.margins(queries)
+        ranks = np.zeros(bars.shape, dtype=np.int64)
+        for first in range(0, self.side.n_rows, _ROWS):
+            rows = slice(first, min(first + _ROWS, self.side.n_rows))
+            values = self.side.values(queries, rows)
+            if self.needed.is_own:
+                without_own(values, queries, rows)
+            highest = (bars.max(axis=1) + wide).astype(values.dtype)
+            highest = np.nextafter(highest, np.inf, dtype=values.dtype)
+            entries = np.flatnonzero(~(values > highest[:, None]))
+            for start in range(0, entries.size, _COMPARED):
+                at, row = np.divmod(entries[start : start + _COMPARED], values.shape[1])
+                near = values[at, row].astype(np.float64)
+                kept = near != np.inf
+                at, row, near = at[kept], row[kept] + first, near[kept]
+                self._add(ranks, queries, at, row, near, (bars, limits, wide))
+        if self.needed.is_own and self.has_copies:
+            own = np.arange(queries.start, queries.stop)
+            low = self._low(own, own)[:, None]
+            ranks += (low <= limits) * (self.needed.counts[own] - 1)[:, None]
+        return np.sort(ranks - spare, axis=1)
+
+    def _bars(self, queries: slice) -> tuple[Array, Array, NDArray[np.int64]]:
+        """Return what the needed rows of queries are compared with; shape (n, k).
+
+        These are values as products give them, values that count as ties at most, and
+        the numbers of copies that are not needed.
+        """
+        needed, k = self.needed, self.needed.k
+        edges = needed.starts[queries.start : queries.stop + 1]
+        own = slice(edges[0], edges[-1])
+        query = np.repeat(np.arange(queries.start, queries.stop), np.diff(edges))
+        row, is_last = needed.rows[own], needed.is_last[own]
+        values, tolerances = self.side.exact(query, row)
+        limits, fast = values + tolerances, self.side.fast_values(query, row)
+        spare = np.where(is_last, needed.spare[query], 0)
+        n_copies = needed.counts[row] - (needed.is_own & (row == query)) - spare
+        # A row stands for its copies; of more than k places the last k count.
+        repeated = np.repeat(np.arange(row.size), np.minimum(n_copies, k))
+        order = repeated[np.lexsort((-limits[repeated], query[repeated]))]
+        start = np.searchsorted(query[order], np.arange(queries.start, queries.stop))
+        chosen = order[start[:, None] + np.arange(k)]
+        return fast[chosen], limits[chosen], spare[chosen]
+
+    def _low(self, query: Indices, row: Indices) -> Array:
+        """Return the least that the exact values of pairs may be."""
+        values, tolerances = self.side.exact(query, row)
+        return values - tolerances
+
+    def _add(
+        self,
+        ranks: NDArray[np.int64],
+        queries: slice,
+        at: Indices,
+        row: Indices,
+        near: Array,
+        against: tuple[Array, Array, Array],
+    ) -> None:
+        """Count rows, given with the value that products give, in the ranks."""
+        if at.size == 0:
+            return
+        bars, limits, wide = against
+        gaps = near[:, None] - bars[at]
+        is_below = ~(gaps > 0.0)
+        is_unclear = np.abs(gaps) <= wide[at, None]
+        some = np.flatnonzero(is_unclear.any(axis=1))
+        if self.side.error > 0.0 and some.size:
+            low = self._low(at[some] + queries.start, row[some])
+            settled = low[:, None] <= limits[at[some]]
+            is_below[some] = np.where(is_unclear[some], settled, is_below[some])
+        starts = np.flatnonzero(np.diff(at, prepend=-1))
+        counted: NDArray[Any] = is_below
+        if self.has_copies:
+            counted = is_below * self.needed.counts[row][:, None]
+        ranks[at[starts]] += np.add.reduceat(counted, starts, axis=0, dtype=np.int64)
