@@ -21,12 +21,11 @@ from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.storage import MEMORY_LIMIT, Storage
 from isoproj.pairs.full_scan import largest_ratio, summarise
 from isoproj.pairs.losses import PairSummary
-from isoproj.pairs.nearness import check_queries
+from isoproj.pairs.nearness import Metric, check_queries
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairRule, PairSet, prepare_pairs
 from isoproj.pairs.worst_pairs import Effort, WorstPairs, find_worst
 from isoproj.proof.recall import (
-    Metric,
     Neighbors,
     check_neighbors,
     compare_neighbors,
