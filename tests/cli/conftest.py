@@ -52,7 +52,7 @@ def command():
 def checked():
     """Parse what a verb printed with --json and hold it against the schema."""
     jsonschema = pytest.importorskip("jsonschema")
-    from isoproj.cli.schemas import schema_of
+    from isoproj.cli.payloads import schema_of
 
     def check(text):
         assert text.count("\n") == 1

@@ -159,7 +159,7 @@ def _completion(parser: argparse.ArgumentParser, shell: str) -> str:
 
 def _schema(_: argparse.ArgumentParser, verb: str) -> str:
     """Return the JSON schema of a verb."""
-    from isoproj.cli.schemas import schema_of
+    from isoproj.cli.payloads import schema_of
 
     return json.dumps(schema_of(verb), indent=2) + "\n"
 

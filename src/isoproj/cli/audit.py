@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from isoproj.cli import payloads
 from isoproj.cli.console import Console
 from isoproj.cli.errors import ClaimFailed, UsageError
 from isoproj.cli.models import (
@@ -19,7 +18,7 @@ from isoproj.cli.models import (
     pair_options,
     read_labels,
 )
-from isoproj.files.read.reading import DataFile
+from isoproj.cli.payloads import told, told_data, told_or_null
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.proof.audit import AuditResult
 from isoproj.proof.audit import audit as measure
@@ -27,6 +26,25 @@ from isoproj.proof.verify import check_claims
 
 # Neighbours that --recall-at-least is about, unless --recall says otherwise.
 _USUAL_RECALL = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Gate:
+    """A claim that the caller asked to hold, with the rows that make it what it is."""
+
+    name: str
+    allowed: float
+    found: float
+    holds: bool
+    rows: Sequence[Sequence[int]]
+
+    @property
+    def line(self) -> str:
+        """The claim in one line, with its rows if it fails."""
+        word = "holds" if self.holds else "FAILS"
+        shown = "; ".join(" and ".join(map(str, row)) for row in self.rows)
+        rows = "" if self.holds or not shown else f", rows {shown}"
+        return f"{word}: {self.name} {self.found:.6f}, allowed {self.allowed}{rows}"
 
 
 def audit(options: argparse.Namespace, console: Console) -> None:
@@ -70,7 +88,25 @@ def audit(options: argparse.Namespace, console: Console) -> None:
     prefixes = dict(zip(read.prefixes, parts, strict=True))
     claims = _claims(options, result)
     _show(console, result, claims, prefixes)
-    console.tell(_payload(options, data, result, claims, prefixes))
+    # The histogram of an audit has many bins; these are enough for a plot.
+    low = float(result.histogram[1][0])
+    counts, edges = result.coarse_histogram(128, low=low)
+    console.tell(
+        "audit",
+        result,
+        model=options.model,
+        data=told_data(data),
+        histogram=told("Histogram", counts=counts, edges=edges),
+        neighbors=told_or_null(
+            "NeighborsFound", result.neighbors, queries=options.queries
+        ),
+        max_distortion=options.max_distortion,
+        nested=[
+            told("PrefixLosses", part, n_components=k) for k, part in prefixes.items()
+        ],
+        claims=claims,
+        holds=all(claim.holds for claim in claims),
+    )
     if not all(claim.holds for claim in claims):
         raise ClaimFailed
 
@@ -98,18 +134,17 @@ def verify(options: argparse.Namespace, console: Console) -> None:
     else:
         console.say("NOT verified: do not rely on this model for this data.")
     console.tell(
-        payloads.Verify(
-            model=options.model,
-            data=payloads.Data.of(data),
-            verified=verified,
-            claims=claims,
-        )
+        "verify",
+        model=options.model,
+        data=told_data(data),
+        verified=verified,
+        claims=claims,
     )
     if not verified:
         raise ClaimFailed
 
 
-def _claims(options: argparse.Namespace, result: AuditResult) -> list[payloads.Gate]:
+def _claims(options: argparse.Namespace, result: AuditResult) -> list[_Gate]:
     """Return the claims that the user asked for, with the rows that decide them."""
     claims, allowed, found = [], options.max_distortion, result.neighbors
     if allowed is not None:
@@ -120,7 +155,7 @@ def _claims(options: argparse.Namespace, result: AuditResult) -> list[payloads.G
         for name, losses, pairs in at_least:
             worst = pairs[losses > allowed] if losses[0] > allowed else pairs[:1]
             claims.append(
-                payloads.Gate(
+                _Gate(
                     name=name,
                     allowed=allowed,
                     found=float(losses[0]),
@@ -133,7 +168,7 @@ def _claims(options: argparse.Namespace, result: AuditResult) -> list[payloads.G
         for k, value in found.recall.items():
             worst = found.worst_queries(k, options.worst)
             claims.append(
-                payloads.Gate(
+                _Gate(
                     name=f"recall at {k}",
                     allowed=needed,
                     found=value,
@@ -147,7 +182,7 @@ def _claims(options: argparse.Namespace, result: AuditResult) -> list[payloads.G
 def _show(
     console: Console,
     result: AuditResult,
-    claims: Sequence[payloads.Gate],
+    claims: Sequence[_Gate],
     prefixes: dict[int, AuditResult],
 ) -> None:
     """Print the result of an audit."""
@@ -179,32 +214,3 @@ def _table(console: Console, title: str, pairs: Indices, losses: Array) -> None:
         for (i, j), loss in zip(pairs.tolist(), losses.tolist(), strict=True)
     ]
     console.table([title, "lose"], rows)
-
-
-def _payload(
-    options: argparse.Namespace,
-    data: DataFile,
-    result: AuditResult,
-    claims: Sequence[payloads.Gate],
-    prefixes: dict[int, AuditResult],
-) -> payloads.Audit:
-    """Return the JSON result of an audit."""
-    # The histogram of an audit has many bins; these are enough for a plot.
-    low = float(result.histogram[1][0])
-    counts, edges = result.coarse_histogram(128, low=low)
-    return payloads.Audit.of(
-        result,
-        model=options.model,
-        data=payloads.Data.of(data),
-        histogram=payloads.Histogram(counts=counts.tolist(), edges=edges.tolist()),
-        neighbors=payloads.NeighborsFound.of_any(
-            result.neighbors, queries=options.queries
-        ),
-        max_distortion=options.max_distortion,
-        nested=[
-            payloads.PrefixLosses.of(part, n_components=k)
-            for k, part in prefixes.items()
-        ],
-        claims=claims,
-        holds=all(claim.holds for claim in claims),
-    )

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
-from isoproj.cli import payloads
 from isoproj.cli.console import Console
 from isoproj.cli.models import check_dimensions, map_of, options_data
 from isoproj.cli.outputs import check_outputs, saved
+from isoproj.cli.payloads import told_data
 from isoproj.comparison.compare import DEFAULT_METHODS
 from isoproj.comparison.compare import compare as run_comparison
 from isoproj.comparison.referee import Record
@@ -38,8 +37,7 @@ def compare(options: argparse.Namespace, console: Console) -> None:
         axes = comparison.plot()
         saved(console, options.plot, lambda path: save_axes(axes, path))
     console.say(comparison.table(options.metric))
-    records: list[Any] = [dict(record) for record in comparison.records]
-    console.tell(payloads.Compare(data=payloads.Data.of(data), records=records))
+    console.tell("compare", data=told_data(data), records=comparison.records)
 
 
 def _line(record: Record) -> str:

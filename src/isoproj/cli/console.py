@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from isoproj._version import __version__
 from isoproj.cli.errors import printable
+from isoproj.cli.payloads import told
 from isoproj.numerics.progress import Event, Step, Walk, watching
 from isoproj.numerics.shown import aligned, is_terminal
 
 if TYPE_CHECKING:
     from rich.progress import Progress
-
-    from isoproj.cli.payloads import Payload
 
 # Seconds between lines of progress without a terminal.
 _PAUSE = 2.0
@@ -45,11 +44,15 @@ class Console:
         if not self.json:
             sys.stdout.write(f"{printable(text)}\n")
 
-    def tell(self, payload: Payload) -> None:
-        """Print the result as JSON, if the user chose JSON."""
+    def tell(self, name: str, source: object = None, /, **given: Any) -> None:  # noqa: ANN401
+        """Print the result as JSON, if the user chose JSON.
+
+        ``name`` is that of the schema, of which the first word is the verb; the fields
+        are those given, and attributes of ``source``.
+        """
         if self.json:
-            head = {"verb": payload.verb, "isoproj": __version__}
-            whole = {**head, **_plain(payload), "warnings": self.warnings}
+            head = {"verb": name.partition(" ")[0], "isoproj": __version__}
+            whole = {**head, **told(name, source, **given), "warnings": self.warnings}
             sys.stdout.write(json_.dumps(_plain(whole), allow_nan=False) + "\n")
 
     def note(self, text: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from isoproj.cli import payloads
 from isoproj.cli.console import Console
 from isoproj.cli.models import (
     check_dimensions,
@@ -14,8 +13,8 @@ from isoproj.cli.models import (
     read_labels,
 )
 from isoproj.cli.outputs import check_outputs, saved
+from isoproj.cli.payloads import told, told_data
 from isoproj.estimators.curves import (
-    DistortionCurve,
     distortion_curve,
     guarantee_frontier,
 )
@@ -47,20 +46,19 @@ def curve(options: argparse.Namespace, console: Console) -> None:
     console.say(str(found))
     if found.knees:
         console.say(f"knees: k = {', '.join(map(str, found.knees))}")
-    needed = [_needed(found, target) for target in options.targets]
-    for entry in needed:
-        console.say(_sentence(entry))
+    targets = []
+    for target in options.targets:
+        sufficient, impossible = found.needed(target)
+        console.say(_sentence(target, sufficient, impossible))
+        targets.append(
+            told("Target", target=target, sufficient=sufficient, impossible=impossible)
+        )
     points = [
-        payloads.CurvePoint(k=k, distortion=upper, lower_bound=lower)
+        told("CurvePoint", k=k, distortion=upper, lower_bound=lower)
         for k, upper, lower in found
     ]
     console.tell(
-        payloads.Curve(
-            data=payloads.Data.of(data),
-            curve=points,
-            knees=found.knees,
-            targets=needed,
-        )
+        "curve", data=told_data(data), curve=points, knees=found.knees, targets=targets
     )
 
 
@@ -87,33 +85,25 @@ def frontier(options: argparse.Namespace, console: Console) -> None:
         saved(console, options.plot, lambda path: save_axes(axes, path))
     console.say(str(found))
     points = [
-        payloads.FrontierPoint(
-            max_distortion=cap, distortion=worst, kept=kept, kept_bound=bound
+        told(
+            "FrontierPoint",
+            max_distortion=cap,
+            distortion=worst,
+            kept=kept,
+            kept_bound=bound,
         )
         for cap, worst, kept, bound in found
     ]
-    console.tell(
-        payloads.Frontier(
-            data=payloads.Data.of(data),
-            objective=found.objective,
-            lower_bound=found.lower_bound,
-            frontier=points,
-        )
-    )
+    console.tell("frontier", found, data=told_data(data), frontier=points)
 
 
-def _needed(found: DistortionCurve, target: float) -> payloads.Target:
-    sufficient, impossible = found.needed(target)
-    return payloads.Target(target=target, sufficient=sufficient, impossible=impossible)
-
-
-def _sentence(entry: payloads.Target) -> str:
+def _sentence(target: float, sufficient: int | None, impossible: int) -> str:
     """Return which k suffices for a target, and which is too small, in words."""
-    text = f"distortion {entry.target:g}: "
-    if entry.sufficient is None:
+    text = f"distortion {target:g}: "
+    if sufficient is None:
         text += "not reached by these numbers of dimensions"
     else:
-        text += f"{entry.sufficient} dimensions suffice"
-    if entry.impossible:
-        text += f"; {entry.impossible} or fewer cannot do it"
+        text += f"{sufficient} dimensions suffice"
+    if impossible:
+        text += f"; {impossible} or fewer cannot do it"
     return text

@@ -9,10 +9,10 @@ import warnings
 import numpy as np
 from sklearn.decomposition import PCA
 
-from isoproj.cli import payloads
 from isoproj.cli.console import Console
 from isoproj.cli.errors import Interrupted
 from isoproj.cli.models import check_dimensions
+from isoproj.cli.payloads import told, told_data
 from isoproj.estimators.near_isometric import NearIsometricProjection
 from isoproj.exceptions import DuplicatePointsWarning
 from isoproj.files.read.reading import read_points
@@ -50,13 +50,12 @@ def demo(options: argparse.Namespace, console: Console) -> None:
     }
     _show(console, results, model, seconds)
     console.tell(
-        payloads.Demo(
-            data=payloads.Data.of(data),
-            n_components=k,
-            seconds=seconds,
-            lower_bound=model.lower_bound_,
-            methods={name: payloads.Losses.of(r) for name, r in results.items()},
-        )
+        "demo",
+        data=told_data(data),
+        n_components=k,
+        seconds=seconds,
+        lower_bound=model.lower_bound_,
+        methods={name: told("Losses", result) for name, result in results.items()},
     )
     if model.status_ is Status.INTERRUPTED:
         raise Interrupted

@@ -6,7 +6,6 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from isoproj.cli import payloads
 from isoproj.cli.arguments import EXPORTS
 from isoproj.cli.console import Console
 from isoproj.cli.models import Model, load_model
@@ -69,15 +68,13 @@ def export(options: argparse.Namespace, console: Console) -> None:
     console.say(f"{output}: {options.to}, {n_bytes:,} bytes")
     console.note(f"use it: {use}")
     console.tell(
-        payloads.Export(
-            model=options.model,
-            to=options.to,
-            output=output,
-            n_bytes=n_bytes,
-            n_features=model.certificate.n_features,
-            n_components=model.certificate.n_components,
-            use=use,
-        )
+        "export",
+        model.certificate,
+        model=options.model,
+        to=options.to,
+        output=output,
+        n_bytes=n_bytes,
+        use=use,
     )
 
 

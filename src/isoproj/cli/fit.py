@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from isoproj.cli import payloads
 from isoproj.cli.console import Console
 from isoproj.cli.errors import Interrupted, UsageError
 from isoproj.cli.models import (
@@ -20,9 +19,9 @@ from isoproj.cli.models import (
     read_labels,
 )
 from isoproj.cli.outputs import check_model_name, check_outputs, saved
+from isoproj.cli.payloads import told_data, told_heldout, told_or_null, told_prefixes
 from isoproj.estimators.guaranteed_pca import GuaranteedPCA
 from isoproj.estimators.near_isometric import NearIsometricProjection
-from isoproj.files.read.reading import DataFile
 from isoproj.numerics.arrays import Rows, as_dense
 from isoproj.numerics.rounding import at_least, at_most
 from isoproj.numerics.spectral import Array, Indices
@@ -63,7 +62,24 @@ def fit(options: argparse.Namespace, console: Console) -> None:
     _show(options, console, model, seconds)
     if model.distortion_ > _MUCH and model.heldout_ is None:
         console.say(_why_so_much(model.certificate_, data.points))
-    console.tell(_payload(options, data, model, seconds))
+    certificate = model.certificate_
+    console.tell(
+        "fit",
+        certificate,
+        data=told_data(data),
+        model=options.output,
+        method=options.method,
+        solver=getattr(model, "solver", "guaranteed"),
+        status=model.status_,
+        n_iter=model.n_iter_,
+        seconds=seconds,
+        isometry=model.distortion_ / (2.0 - model.distortion_),
+        scale=getattr(model, "scale_", 1.0),
+        n_components_lower_bound=getattr(model, "n_components_lower_bound_", None),
+        guarantee=told_or_null("Kept", certificate.guarantee),
+        heldout=told_heldout(model.heldout_),
+        nested=told_prefixes(certificate),
+    )
     if model.status_ is Status.INTERRUPTED:
         raise Interrupted
 
@@ -195,28 +211,3 @@ def _lengths(rows: Rows, pairs: Indices) -> Array:
     """Return the distances of pairs of rows."""
     gaps = rows[pairs[:, 0]] - rows[pairs[:, 1]]
     return np.asarray(np.linalg.norm(as_dense(gaps), axis=1))
-
-
-def _payload(
-    options: argparse.Namespace,
-    data: DataFile,
-    model: NearIsometricProjection | GuaranteedPCA,
-    seconds: float,
-) -> payloads.Fit:
-    certificate = model.certificate_
-    return payloads.Fit.of(
-        certificate,
-        data=payloads.Data.of(data),
-        model=options.output,
-        method=options.method,
-        solver=getattr(model, "solver", "guaranteed"),
-        status=model.status_,
-        n_iter=model.n_iter_,
-        seconds=seconds,
-        isometry=model.distortion_ / (2.0 - model.distortion_),
-        scale=getattr(model, "scale_", 1.0),
-        n_components_lower_bound=getattr(model, "n_components_lower_bound_", None),
-        guarantee=payloads.Kept.of_any(certificate.guarantee),
-        heldout=payloads.HeldoutLosses.after(model.heldout_),
-        nested=payloads.Prefix.all_of(certificate),
-    )

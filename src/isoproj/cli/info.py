@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from isoproj.cli import payloads
 from isoproj.cli.console import Console
 from isoproj.cli.models import Model, load_model
+from isoproj.cli.payloads import told, told_data, told_or_null, told_prefixes
 from isoproj.exceptions import FormatError
 from isoproj.files.read.reading import contents_of, holds_model, read_points
 from isoproj.files.read.sources import Content
@@ -55,7 +55,8 @@ def _model_info(model: Model, console: Console) -> None:
     console.say(f"{model.path}: isoproj model, format {header.get('format_version')}")
     for name, text in rows.items():
         console.say(f"  {name:<12} {text}")
-    told = payloads.ModelFile.of(
+    stated_by_file = told(
+        "ModelFile",
         stated,
         estimator=header.get("estimator"),
         format_version=header["format_version"],
@@ -63,11 +64,11 @@ def _model_info(model: Model, console: Console) -> None:
         fitted=header.get("fitted"),
         dtype=str(stated.components.dtype),
         pairs=stated.pair_kind,
-        guarantee=payloads.Kept.of_any(guarantee),
-        nested=payloads.Prefix.all_of(stated),
+        guarantee=told_or_null("Kept", guarantee),
+        nested=told_prefixes(stated),
         versions=header.get("versions"),
     )
-    console.tell(payloads.ModelInfo(name=model.path, model=told))
+    console.tell("info model", kind="model", name=model.path, model=stated_by_file)
 
 
 def _data_info(name: str, console: Console) -> None:
@@ -97,13 +98,13 @@ def _data_info(name: str, console: Console) -> None:
     if len(named) > 20:
         console.say(f"and {len(named) - 20} more")
     console.tell(
-        payloads.DataInfo(
-            name=name,
-            format=format_ or (data.format if data else None),
-            data=None if data is None else payloads.Data.of(data),
-            fault=fault or None,
-            contents=[payloads.Part.of(content) for content in contents],
-        )
+        "info data",
+        kind="data",
+        name=name,
+        format=format_ or (data.format if data else None),
+        data=None if data is None else told_data(data),
+        fault=fault or None,
+        contents=[told("Part", content) for content in contents],
     )
 
 

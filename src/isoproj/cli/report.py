@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 from typing import Literal
 
-from isoproj.cli import payloads
 from isoproj.cli.console import Console
 from isoproj.cli.errors import ClaimFailed, UsageError
 from isoproj.cli.models import (
@@ -19,6 +18,7 @@ from isoproj.cli.models import (
     read_labels,
 )
 from isoproj.cli.outputs import check_outputs, saved
+from isoproj.cli.payloads import told, told_data
 from isoproj.estimators.curves import Frontier, guarantee_frontier
 from isoproj.exceptions import ClaimError
 from isoproj.numerics.arrays import Rows
@@ -64,22 +64,21 @@ def report(options: argparse.Namespace, console: Console) -> None:
     written = saved(console, options.output, made.save)
     console.say(f"{written}: {made}")
     facts = made.to_dict()
-    output = payloads.ReportFile(
-        name=written,
-        format=kind,
-        n_bytes=Path(written).stat().st_size,
-    )
     console.tell(
-        payloads.Report(
-            model=options.model,
-            data=payloads.Data.of(data),
-            output=output,
-            seconds=time.perf_counter() - start,
-            sentence=facts["sentence"],
-            distortion=facts["certificate"]["distortion"],
-            lower_bound=facts["certificate"]["lower_bound"],
-            recomputed=facts["claims"]["all_pairs"],
-        )
+        "report",
+        model=options.model,
+        data=told_data(data),
+        output=told(
+            "ReportFile",
+            name=written,
+            format=kind,
+            n_bytes=Path(written).stat().st_size,
+        ),
+        seconds=time.perf_counter() - start,
+        sentence=facts["sentence"],
+        distortion=facts["certificate"]["distortion"],
+        lower_bound=facts["certificate"]["lower_bound"],
+        recomputed=facts["claims"]["all_pairs"],
     )
 
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isoproj.cli import payloads
 from isoproj.cli.console import Console
 from isoproj.cli.errors import UsageError
 from isoproj.cli.models import Model, load_model, options_data
 from isoproj.cli.outputs import check_outputs, saved
+from isoproj.cli.payloads import told, told_data
 from isoproj.files.formats import Format
 from isoproj.files.read.reading import DataFile
 from isoproj.files.write.anndata import write_anndata
@@ -62,18 +62,15 @@ def transform(options: argparse.Namespace, console: Console) -> None:
         console.warn(f"{options.output} holds float32; the projection was float64.")
     n_points, k = blocks.shape
     console.say(f"{options.output}: {n_points:,} points in {k} dimensions")
-    output = payloads.Projected(
+    output = told(
+        "Projected",
         name=options.output,
         format=format_.value,
         n_points=n_points,
         n_components=k,
         dtype=str(blocks.dtype),
     )
-    console.tell(
-        payloads.Transform(
-            model=options.model, data=payloads.Data.of(data), output=output
-        )
-    )
+    console.tell("transform", model=options.model, data=told_data(data), output=output)
 
 
 def _write(

@@ -287,13 +287,13 @@ class PairBlocks:
         """Return which entries are no pairs that count; None if all are."""
         if self._listed is not None:
             shape = (rows.stop - rows.start, columns.stop - columns.start)
-            absent: Mask | None = np.ones(shape, dtype=bool)
+            others = np.ones(shape, dtype=bool)
             some = self._listed[self._starts[rows.start] : self._starts[rows.stop]]
             i, j = some.T - np.array([[rows.start], [columns.start]])
-            inside = (j >= 0) & (j < absent.shape[1])
-            absent[i[inside], j[inside]] = False
-            return absent
-        absent = None
+            inside = (j >= 0) & (j < shape[1])
+            others[i[inside], j[inside]] = False
+            return others
+        absent: Mask | None = None
         if columns.start < rows.stop:
             i = np.arange(rows.start, rows.stop)
             absent = np.arange(columns.start, columns.stop) <= i[:, None]
