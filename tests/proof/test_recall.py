@@ -6,12 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse
-from geometry import cloud
+from attacks.exact import rational
+from geometry import cloud, seeds
+from hypothesis import given, settings
 from sklearn.neighbors import NearestNeighbors
 
 from isoproj import audit
 
-METRICS = ["euclidean", "cosine", "inner_product"]
+E = "euclidean"
+METRICS = [E, "cosine", "inner_product"]
 
 
 def neighbours(X, asked, metric):
@@ -150,6 +153,69 @@ def test_sparse_rows_have_the_same_neighbours(metric):
     dense = audit(X, np.eye(3, 7), recall=4, metric=metric)
     sparse = audit(scipy.sparse.csr_array(X), np.eye(3, 7), recall=4, metric=metric)
     assert (sparse.neighbors.hits[4] == dense.neighbors.hits[4]).all()
+
+
+def exact_keys(queries, rows, metric):
+    """Return for every query what orders the rows, in fractions."""
+
+    def key(q, x):
+        if metric == "euclidean":
+            return sum((a - b) ** 2 for a, b in zip(q, x, strict=True))
+        product = sum(a * b for a, b in zip(q, x, strict=True))
+        if metric == "inner_product" or product == 0:
+            return -product
+        # |q| changes no order; squares keep it.
+        return -product * abs(product) / sum(b * b for b in x)
+
+    return [[key(q, x) for x in rows] for q in queries]
+
+
+def exact_hits(X, linear, k, metric, queries=None):
+    """Return the hits of all queries in exact arithmetic; None asks for the rows."""
+    rows, asked = rational(X), rational(X if queries is None else queries)
+    matrix = rational(linear)
+    images, asked_images = (
+        [[sum(w * x for w, x in zip(r, row, strict=True)) for r in matrix] for row in q]
+        for q in (rows, asked)
+    )
+    before = exact_keys(asked, rows, metric)
+    after = exact_keys(asked_images, images, metric)
+    hits = []
+    for i in range(len(asked)):
+        others = [j for j in range(len(rows)) if queries is not None or j != i]
+        last = sorted(before[i][j] for j in others)[k - 1]
+        found = sorted(others, key=lambda j: (after[i][j], j))[:k]
+        hits.append(sum(before[i][j] <= last for j in found))
+    return hits
+
+
+def test_ties_are_decided_by_the_numbers_and_not_by_rounding():
+    X = np.array([[0, 2], [2, 0], [2, 2], [1, 2], [0, 3], [0, 1]], dtype=float)
+    found = audit(X, [[1.0, 0.0]], recall=1).neighbors
+    assert found.hits[1].tolist() == [1, 1, 0, 1, 1, 1] == exact_hits(X, [[1, 0]], 1, E)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@given(seeds)
+@settings(max_examples=25)
+def test_recall_is_that_of_exact_fractions(metric, seed):
+    rng = np.random.default_rng(seed)
+    n, d = rng.integers(4, 12), rng.integers(1, 5)
+    size = rng.choice(["whole", "tenths", "tiny", "shifted", "spread", "single"])
+    X = rng.integers(-3, 4, (n, d)) * {"tenths": 0.1, "tiny": 1e-170}.get(size, 1.0)
+    X = X + 1e8 * (size == "shifted")
+    X = X * 10.0 ** rng.integers(-300, 300, (n, 1)) if size == "spread" else X
+    X = (0.1 * X).astype(np.float32) if size == "single" else X
+    X[0] += 1.0
+    linear = rng.integers(-2, 3, (rng.integers(1, d + 1), d)).astype(float)
+    linear[0, 0] = rng.choice([1.0, 1 / 3])
+    queries = None if rng.random() < 0.5 else X[:3] * rng.choice([0.0, 1.0, -1.0])
+    k = int(rng.integers(1, n))
+    asked = {"recall": k, "metric": metric, "orientation": "rows"}
+    for of in (np.asarray, scipy.sparse.csr_array):
+        q = None if queries is None else of(queries)
+        found = audit(of(X), linear, queries=q, **asked).neighbors
+        assert found.hits[k].tolist() == exact_hits(X, linear, k, metric, queries)
 
 
 def test_the_most_distorted_neighbours_are_named():

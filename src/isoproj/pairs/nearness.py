@@ -45,8 +45,8 @@ _SETTLED = 2048
 # Entries of rows that a thread prepares at a time.
 _PREPARED = 2**17
 _EPS32 = float(np.finfo(np.float32).eps)
-# Whole numbers below this are exact in float32, and so are their sums.
-_WHOLE = 2.0**24
+# Whole numbers below this are exact in float32 and float64, and so are their sums.
+_WHOLE = {np.float32: 2.0**24, np.float64: 2.0**53}
 
 
 def check_metric(metric: str, name: str = "metric") -> None:
@@ -97,6 +97,7 @@ class Nearness:
     norms: Array
     error: float
     haze: float
+    is_whole: bool
 
     @staticmethod
     def of(
@@ -115,7 +116,10 @@ class Nearness:
         """
         others = [] if queries is None else [queries]
         exponent = _exponent(rows, *others)
-        is_exact = linear is None and _are_small_whole(rows, *others, metric=metric)
+        is_exact, is_whole = (
+            linear is None and _are_whole(rows, *others, metric=metric, dtype=dtype)
+            for dtype in (np.float32, np.float64)
+        )
         centred = metric == "euclidean" and not is_sparse(rows) and not is_exact
         shift = mean_row(rows, exponent) if centred else 0.0
         prepare = _Preparation(metric, linear, exponent, shift, storage or Storage())
@@ -134,6 +138,7 @@ class Nearness:
             norms=norms,
             error=error,
             haze=prepare.haze,
+            is_whole=is_whole,
         )
 
     @property
@@ -189,13 +194,15 @@ class Nearness:
             if self.queries is None:
                 left = self._scaled_rows(queries[chunk])
             else:
-                left = scaled(self.queries[queries[chunk]], self.exponent)
+                left = _sized(self.queries[queries[chunk]], self)
             found[:, chunk] = self._measured(left, right)
+        if self.is_whole:
+            found[1] = 0.0
         return found[0], found[1]
 
     def _scaled_rows(self, rows: Indices) -> Rows:
         numbers = rows if self.numbers is None else self.numbers[rows]
-        return scaled(self.rows[numbers], self.exponent)
+        return _sized(self.rows[numbers], self)
 
     def fast_values(self, queries: Indices, rows: Indices) -> Array:
         """Return what ``values`` gives for pairs, but for its rounding."""
@@ -225,7 +232,7 @@ class Nearness:
         left, left_moved = self._mapped(left)
         right, right_moved = self._mapped(right)
         own = (left.shape[1] + 12) * EPS
-        lengths = np.sqrt(squared_lengths(left)), np.sqrt(squared_lengths(right))
+        lengths = _lengths(left), _lengths(right)
         if self.metric == "inner_product":
             tolerance = own * lengths[0] * lengths[1] + right_moved * lengths[0]
             tolerance += left_moved * (lengths[1] + right_moved)
@@ -238,8 +245,8 @@ class Nearness:
         """Return the images of rows, and by how much rounding may move them."""
         if self.linear is None:
             return some, 0.0
-        lengths = np.sqrt(squared_lengths(some))
-        return np.asarray(some @ self.linear.T), _haze(self.linear) * lengths
+        moved = _haze(self.linear) * _lengths(some)
+        return np.asarray(some @ self.linear.T), moved
 
 
 def candidates(
@@ -318,7 +325,7 @@ class _Preparation:
     def __call__(self, rows: Rows, numbers: Indices | None) -> tuple[Rows, Array]:
         """Return the rows ``numbers`` for products, and their squared lengths."""
         if is_sparse(rows) and self.linear is None:
-            some = scaled(rows if numbers is None else rows[numbers], self.exponent)
+            some = _sized(rows if numbers is None else rows[numbers], self)
             some = _unit(some) if self.metric == "cosine" else some
             return some, squared_lengths(some)
         n_rows = int(rows.shape[0]) if numbers is None else numbers.size
@@ -329,12 +336,10 @@ class _Preparation:
         lengths = np.empty(n_rows)
 
         def fill(chunk: slice) -> None:
-            some = scaled(
-                rows[chunk if numbers is None else numbers[chunk]], self.exponent
-            )
+            some = _sized(rows[chunk if numbers is None else numbers[chunk]], self)
             some = some if is_sparse(some) else some - self.shift
             if self.linear is not None:
-                lengths[chunk] = np.sqrt(squared_lengths(some))
+                lengths[chunk] = _lengths(some)
                 some = np.asarray(some @ self.linear.T)
             if self.metric == "cosine":
                 # An image next to nothing has no direction that could be trusted.
@@ -374,12 +379,12 @@ def _turned(moved: Array | float, lengths: Array) -> Array:
     return np.where(moved > 0.0, turned, 0.0)
 
 
-def _are_small_whole(*parts: Rows, metric: Metric) -> bool:
-    """Return whether float32 products of the rows are exact, as those of signs are."""
+def _are_whole(*parts: Rows, metric: Metric, dtype: type[Any]) -> bool:
+    """Return whether products of the rows are exact in a precision."""
     if metric == "cosine" or any(is_sparse(rows) for rows in parts):
         return False
     size = max(largest_entry(rows) for rows in parts)
-    if 4.0 * parts[0].shape[1] * size * size >= _WHOLE:
+    if 4.0 * parts[0].shape[1] * size * size >= _WHOLE[dtype]:
         return False
     return all(
         # The first rows of other data say no at once.
@@ -414,6 +419,30 @@ def scaled(rows: Rows, exponent: int) -> Rows:
     return scale_each(np.full(wide.shape[0], math.ldexp(1.0, -exponent)), wide)
 
 
+def _sized(rows: Rows, of: Nearness | _Preparation) -> Rows:
+    """Return a float64 copy of rows of size about 1; for cosines every row alone."""
+    return _even(rows) if of.metric == "cosine" else scaled(rows, of.exponent)
+
+
+def _even(rows: Rows) -> Rows:
+    """Return a float64 copy of rows, each divided by its power of two."""
+    rows = rows.astype(np.float64)
+    powers = -np.frexp(largest_of_each(rows))[1]
+    # A power of two that is too large to be a number is applied in two halves.
+    for power in (powers // 2, powers - powers // 2):
+        rows = scale_each(np.ldexp(1.0, power), rows)
+    return rows
+
+
+def _lengths(rows: Rows) -> Array:
+    """Return the lengths of rows, or more where squares vanish; 0 for zeros alone."""
+    squares = squared_lengths(rows)
+    faint = np.flatnonzero(squares < 1e-280)
+    lengths = np.sqrt(squares)
+    lengths[faint] = math.sqrt(rows.shape[1]) * largest_of_each(rows[faint])
+    return lengths
+
+
 def _inner(left: Rows, right: Rows) -> Array:
     """Return the inner product of every row with its counterpart."""
     if is_sparse(left):
@@ -424,7 +453,6 @@ def _inner(left: Rows, right: Rows) -> Array:
 def _unit(rows: Rows) -> Rows:
     """Return rows of length 1; rows of zeros stay zeros, with cosine 0 to any other."""
     # A power of two first, so that squares of small rows do not vanish.
-    sizes = np.ldexp(1.0, -np.clip(np.frexp(largest_of_each(rows))[1], -1022, 1022))
-    rows = scale_each(sizes, rows)
+    rows = _even(rows)
     lengths = np.sqrt(squared_lengths(rows))
     return scale_each(1.0 / np.where(lengths > 0.0, lengths, 1.0), rows)

@@ -6,12 +6,12 @@ share of rows found that are true neighbours, as a mean over all queries.
 
 **Ties.** Of rows that are equally near, the one with the smaller number comes first. A
 row that was found counts as a true neighbour if it is as near as the last true one, so
-that a tie costs nothing. Distances are compared in float64. Identical rows have
-identical images.
+that a tie costs nothing. All this holds for the numbers of rows and map as they are,
+without rounding.
 
 **How.** One product in float32 for every block of queries and rows bounds each distance
 from both sides. Rows that may be among the nearest are measured again in float64, from
-the rows themselves. So the float32 product decides nothing.
+the rows themselves, and those that float64 cannot tell apart in whole numbers.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isoproj.numerics.arrays import Rows, is_sparse, is_whole
+from isoproj.numerics.arrays import Rows, is_whole
 from isoproj.numerics.progress import Walk, tell
 from isoproj.numerics.shown import Table, Tabular
 from isoproj.numerics.spectral import Array, Indices
-from isoproj.numerics.storage import Storage, row_slices
+from isoproj.numerics.storage import Storage
 from isoproj.numerics.threads import n_threads, one_blas_thread, threaded_map
 from isoproj.pairs.nearness import (
     Metric,
     Nearness,
     candidates,
     check_metric,
-    mean_row,
     scaled,
     with_all,
     without_own,
 )
 from isoproj.pairs.rows import first_copies, squared_lengths
+from isoproj.pairs.settling import Settler
 
 # Queries of a block.
 _QUERIES = 512
@@ -155,8 +155,10 @@ def compare_neighbors(
     ``rows`` and ``queries`` are finite; ``queries`` None means the rows themselves.
     ``ks`` and ``metric`` have been checked.
     """
-    storage = storage or Storage()
-    before, after = _sides(rows, queries, components, metric, storage)
+    before, after = (
+        Nearness.of(rows, queries, metric, linear=linear, storage=storage)
+        for linear in (None, components)
+    )
     asked = rows if queries is None else queries
     n_queries, n_rows = int(asked.shape[0]), int(rows.shape[0])
     search = _Search(
@@ -187,6 +189,20 @@ class _Part:
     distortions: Array
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ordered:
+    """Rows for every query of a block, nearest first.
+
+    ``codes`` tell query and row, ``place`` counts the rows of a query. ``n_nearer`` has
+    the number of rows that are nearer; it may be off where that decides nothing.
+    """
+
+    rows: Indices
+    codes: Indices
+    place: Indices
+    n_nearer: Indices
+
+
 def _joined(
     parts: Sequence[_Part], search: _Search, metric: Metric, n_queries: int
 ) -> Neighbors:
@@ -207,42 +223,6 @@ def _joined(
     )
 
 
-def _sides(
-    rows: Rows,
-    queries: Rows | None,
-    components: Array,
-    metric: Metric,
-    storage: Storage,
-) -> tuple[Nearness, Nearness]:
-    """Return rows and queries before the map and after it, ready for the search."""
-    before = Nearness.of(rows, queries, metric, storage=storage)
-    shift: Array | float = 0.0
-    if metric == "euclidean" and not is_sparse(rows):
-        shift = mean_row(rows, before.exponent)
-    images = _images(rows, components, before.exponent, shift, storage)
-    # Products may round identical rows differently; images must tie where rows do.
-    images[:] = images[first_copies(rows)]
-    asked = None
-    if queries is not None:
-        asked = _images(queries, components, before.exponent, shift, storage)
-    return before, Nearness.of(images, asked, metric, storage=storage)
-
-
-def _images(
-    rows: Rows,
-    components: Array,
-    exponent: int,
-    shift: Array | float,
-    storage: Storage,
-) -> Array:
-    """Return the images of scaled and shifted rows in float64."""
-    images = storage.empty((int(rows.shape[0]), components.shape[0]))
-    for chunk in row_slices(rows):
-        some = scaled(rows[chunk], exponent)
-        images[chunk] = (some if is_sparse(some) else some - shift) @ components.T
-    return images
-
-
 class _Search:
     """The search for nearest rows, one block of queries after another."""
 
@@ -258,21 +238,26 @@ class _Search:
     ) -> None:
         self.before, self.after, self.components = before, after, components
         self.ks, self.is_own, self.n_worst = ks, is_own, n_worst
+        self.first_copy = first_copies(before.rows)
+        self.settlers = [
+            Settler(side.rows, side.queries, side.metric, side.linear)
+            for side in (before, after)
+        ]
 
     def visit(self, start: int) -> _Part:
         """Return hits and distorted neighbours of one block of queries."""
         stop = min(start + _QUERIES, int(self.before.fast_queries.shape[0]))
         queries, most = slice(start, stop), self.ks[-1]
-        true, nearness = self._nearest(self.before, queries, most)
-        found, _ = self._nearest(self.after, queries, most)
+        true, found = (self._ordered(s, queries) for s in (self.before, self.after))
+        # A row counts as one of the k nearest if fewer than k are nearer.
+        order = np.argsort(true.codes)
+        at = np.searchsorted(true.codes[order], found.codes[found.place < most])
+        at = order[np.minimum(at, order.size - 1)]
+        is_known = true.codes[at] == found.codes[found.place < most]
+        nearer = np.where(is_known, true.n_nearer[at], most).reshape(-1, most)
+        hits = {k: (nearer[:, :k] < k).sum(axis=1) for k in {1, *self.ks}}
         numbers = np.repeat(np.arange(start, stop), most)
-        reached, _ = self.before.exact(numbers, found.ravel())
-        reached = reached.reshape(found.shape)
-        hits = {
-            k: (reached[:, :k] <= nearness[:, k - 1 : k]).sum(axis=1)
-            for k in {1, *self.ks}
-        }
-        return _Part(hits, *self._distorted(numbers, true.ravel()))
+        return _Part(hits, *self._distorted(numbers, true.rows[true.place < most]))
 
     def _distorted(self, queries: Indices, rows: Indices) -> tuple[Indices, Array]:
         """Return the neighbours that lose most of their squared distance."""
@@ -290,12 +275,46 @@ class _Search:
         worst = worst[losses[worst] > -np.inf]
         return np.column_stack([queries[worst], rows[worst]]), losses[worst]
 
-    def _nearest(self, side: Nearness, queries: slice, k: int) -> tuple[Indices, Array]:
-        """Return the ``k`` nearest rows of some queries and how near they are."""
+    def _ordered(self, side: Nearness, queries: slice) -> _Ordered:
+        """Return the rows that may be nearest to some queries, nearest first."""
         leave_out = without_own if self.is_own else with_all
-        query, row = candidates(side, queries, k, leave_out=leave_out)
-        values, _ = side.exact(query + queries.start, row)
-        order = np.lexsort((row, values, query))
-        first = np.searchsorted(query[order], np.arange(queries.stop - queries.start))
-        chosen = order[first[:, None] + np.arange(k)]
-        return row[chosen], values[chosen]
+        query, row = candidates(side, queries, self.ks[-1], leave_out=leave_out)
+        values, tolerances = side.exact(query + queries.start, row)
+        order = np.lexsort((row, values - tolerances, query))
+        query, row = query[order], row[order]
+        low, high = (values - tolerances)[order], (values + tolerances)[order]
+        starts = np.searchsorted(query, np.arange(queries.stop - queries.start + 1))
+        place = np.arange(row.size) - starts[query]
+        # Rows whose intervals meet, one after another, are a cluster.
+        rank = np.empty(row.size, dtype=np.int64)
+        rank[ascending := np.argsort(high, kind="stable")] = np.arange(row.size)
+        reach = np.maximum.accumulate(query * row.size + rank) - query * row.size
+        is_first = np.append(True, low[1:] > high[ascending[reach[:-1]]])
+        is_first |= place == 0
+        edges = np.append(np.flatnonzero(is_first), row.size)
+        cluster = np.cumsum(is_first) - 1
+        n_nearer = place.copy()
+        cut = {
+            int(cluster[at])
+            for k in {1, *self.ks}
+            for at in starts[:-1][starts[:-1] + k < starts[1:]] + k
+            if not is_first[at]
+        }
+        for number in cut:
+            part = slice(edges[number], edges[number + 1])
+            keys = self._keys(side, query[part.start] + queries.start, row[part])
+            settled = sorted(range(len(keys)), key=lambda i: (keys[i], row[part][i]))
+            row[part] = row[part][settled]
+            keys = [keys[i] for i in settled]
+            firsts = {key: at for at, key in reversed(list(enumerate(keys)))}
+            n_nearer[part] = place[part.start] + np.array([firsts[k] for k in keys])
+        codes = query * np.int64(side.n_rows) + row
+        return _Ordered(row, codes, place, n_nearer)
+
+    def _keys(self, side: Nearness, query: int, rows: Indices) -> list[Any]:
+        """Return comparable numbers of rows, without rounding; the same for copies."""
+        copies, at = np.unique(self.first_copy[rows], return_inverse=True)
+        if copies.size == 1:
+            return [0] * rows.size
+        keys = self.settlers[side is self.after].keys(query, copies)
+        return [keys[i] for i in at]
