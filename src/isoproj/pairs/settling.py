@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from isoproj.numerics.arrays import Rows, as_dense, is_sparse
 from isoproj.numerics.spectral import Array, Indices
 
-__all__ = ["Settler"]
-
 # Python's whole numbers, as long as it takes.
 Whole: TypeAlias = NDArray[Any]
 
