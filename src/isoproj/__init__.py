@@ -27,11 +27,13 @@ if TYPE_CHECKING:
     from isoproj.proof.certificate import Certificate
     from isoproj.proof.verify import verify
     from isoproj.reporting.document import Report, report
+    from isoproj.search.close import ClosePairs, close_pairs
     from isoproj.search.plan import SearchPlan, search_plan
 
 __all__ = [
     "AuditResult",
     "Certificate",
+    "ClosePairs",
     "DaskEngine",
     "DistortionCurve",
     "Frontier",
@@ -41,6 +43,7 @@ __all__ = [
     "SearchPlan",
     "__version__",
     "audit",
+    "close_pairs",
     "compare",
     "distortion_curve",
     "from_arrow",
@@ -66,6 +69,8 @@ _HOMES = {
     "audit": "isoproj.proof.audit",
     "compare": "isoproj.comparison.compare",
     "johnson_lindenstrauss_comparison": "isoproj.comparison.dimensions_needed",
+    "ClosePairs": "isoproj.search.close",
+    "close_pairs": "isoproj.search.close",
     "SearchPlan": "isoproj.search.plan",
     "report": "isoproj.reporting.document",
     "search_plan": "isoproj.search.plan",

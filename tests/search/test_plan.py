@@ -233,6 +233,7 @@ def test_the_ratio_holds_at_every_rank(count):
         certificate = SimpleNamespace(
             pair_kind=PairKind.ALL,
             min_distance=0.0,
+            n_points=n,
             fingerprint=data_fingerprint(X),
             components=linear,
             distortion=1.0 - kept,

@@ -419,17 +419,25 @@ class Question:
 
     def _ratio(self, model: Any, score: Metric) -> float | None:  # noqa: ANN401
         """Return what a certificate over all pairs of these rows says of every rank."""
-        certificate = getattr(model, "certificate_", None)
-        if certificate is None or (self.metric, score) != ("euclidean", "euclidean"):
+        if (self.metric, score) != ("euclidean", "euclidean"):
             return None
-        if certificate.pair_kind is not PairKind.ALL or certificate.min_distance > 0.0:
-            return None
-        if certificate.fingerprint != data_fingerprint(self.rows):
+        lost = proved_distortion(model, self.rows)
+        if lost is None or lost >= 1.0:
             return None
         # A projection in float32 may gain its rounding.
-        top = largest_ratio(np.asarray(certificate.components, dtype=np.float64))
-        kept = (1.0 - certificate.distortion) / top
-        return math.sqrt(kept) if kept > 0.0 else None
+        components = np.asarray(model.certificate_.components, dtype=np.float64)
+        return math.sqrt((1.0 - lost) / largest_ratio(components))
+
+
+def proved_distortion(model: Any, rows: Rows) -> float | None:  # noqa: ANN401
+    """Return what a certificate says that any pair of rows loses at most, or None."""
+    certificate = getattr(model, "certificate_", None)
+    if certificate is None or certificate.pair_kind is not PairKind.ALL:
+        return None
+    if certificate.min_distance > 0.0 or certificate.n_points != rows.shape[0]:
+        return None
+    is_same = certificate.fingerprint == data_fingerprint(rows)
+    return float(certificate.distortion) if is_same else None
 
 
 def _are_copies(reduced: Rows, first: Indices, is_later: NDArray[np.bool_]) -> bool:

@@ -86,7 +86,7 @@ def needed_rows(
         sizes = np.bincount(query[is_needed], minlength=last.size)
         return sizes, row[is_needed], spare, is_last[is_needed]
 
-    parts = _walked(visit, n_queries, side.n_rows)
+    parts = walked(visit, n_queries, side.n_rows)
     sizes, rows, spare, is_last = (
         np.concatenate(part) for part in zip(*parts, strict=True)
     )
@@ -100,10 +100,10 @@ def ranks_of(side: Nearness, needed: Needed) -> NDArray[np.int64]:
     Where ties make a query need more than ``k`` rows, these are the largest ranks.
     """
     count = _Count(side, needed)
-    return np.concatenate(_walked(count.visit, needed.spare.size, side.n_rows))
+    return np.concatenate(walked(count.visit, needed.spare.size, side.n_rows))
 
 
-def _walked(
+def walked(
     visit: Callable[[slice], Result], n_queries: int, n_rows: int
 ) -> list[Result]:
     """Return what is found for every block of queries; tell how far the walk is."""
