@@ -29,7 +29,7 @@ def test_pairs_are_those_of_brute_force_in_any_units(scale, dtype):
     for share in (0.001, 0.1, 0.9):
         radius = float(np.quantile(pdist(X.astype(float) / scale), share)) * scale
         units = X.astype(float) / scale
-        for linear in (np.eye(5, 12), 3.0 * np.eye(4, 12)):
+        for linear in (np.eye(5, 12), 3.0 * np.eye(4, 12), 1e60 * np.eye(5, 12)):
             found = close_pairs(X, linear, radius)
             assert np.array_equal(found.pairs, brute(units, radius / scale))
             assert [5, 600] in found.pairs.tolist()

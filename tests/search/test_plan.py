@@ -154,6 +154,15 @@ def test_small_distances_far_from_the_origin_are_told_apart():
     ).all()
 
 
+@pytest.mark.parametrize("metric", METRICS)
+def test_a_factor_of_the_map_or_the_data_changes_no_number(metric):
+    X = cloud(11, 120, 6)
+    plain = search_plan(X, np.eye(3, 6), metric=metric).row_candidates
+    for factor, scale in ((1e90, 1.0), (1e-90, 1.0), (1.0, 1e150), (1e-60, 1e-150)):
+        plan = search_plan(X * scale, factor * np.eye(3, 6), metric=metric)
+        assert (plan.row_candidates == plain).all()
+
+
 def test_signs_tie_in_crowds_and_every_tie_counts():
     X = cloud(1, 400, 24)
     signs = np.sign(X)

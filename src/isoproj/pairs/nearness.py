@@ -45,6 +45,8 @@ _SETTLED = 2048
 # Entries of rows that a thread prepares at a time.
 _PREPARED = 2**17
 _EPS32 = float(np.finfo(np.float32).eps)
+# Entries of maps between 2^-20 and 2^20 are safe in float32.
+_SAFE_EXPONENT = 20
 # Whole numbers below this are exact in float32 and float64, and so are their sums.
 _WHOLE = {np.float32: 2.0**24, np.float64: 2.0**53}
 
@@ -115,6 +117,10 @@ class Nearness:
         ``numbers`` the rows among which neighbours are looked for; None means all.
         """
         others = [] if queries is None else [queries]
+        # A factor changes no order; without it float32 could overflow.
+        exponent = 0 if linear is None else math.frexp(float(np.abs(linear).max()))[1]
+        if linear is not None and abs(exponent) > _SAFE_EXPONENT:
+            linear = np.ldexp(linear, -exponent)
         exponent = _exponent(rows, *others)
         is_exact, is_whole = (
             linear is None and _are_whole(rows, *others, metric=metric, dtype=dtype)

@@ -13,7 +13,6 @@ from isoproj.numerics.maps import LinearMap, Orientation, linear_map
 from isoproj.numerics.shown import Shown
 from isoproj.numerics.spectral import Indices
 from isoproj.numerics.storage import Storage
-from isoproj.pairs.full_scan import largest_ratio
 from isoproj.pairs.nearness import Nearness
 from isoproj.search.plan import proved_distortion
 from isoproj.search.ranks import walked
@@ -118,7 +117,7 @@ def close_pairs(
     lost = proved_distortion(model, rows)
     lost = 1.0 if lost is None else lost
     side = Nearness.of(rows, None, "euclidean", linear=linear, storage=storage)
-    join = _Join(side, float(radius), largest_ratio(linear), lost)
+    join = _Join(side, float(radius), lost)
     found, read = zip(*walked(join.visit, side.n_rows, side.n_rows), strict=True)
     n = side.n_rows
     return ClosePairs(
@@ -132,11 +131,12 @@ def close_pairs(
 class _Join:
     """The search for close pairs, one block of rows after another."""
 
-    def __init__(self, side: Nearness, radius: float, top: float, lost: float) -> None:
+    def __init__(self, side: Nearness, radius: float, lost: float) -> None:
         self.side, self.full = side, replace(side, linear=None)
         with np.errstate(over="ignore"):
             # Scaled points lie within reach of any larger radius.
             self.radius = min(float(np.ldexp(radius, -side.exponent)), 1e100)
+        top = float(np.linalg.norm(np.asarray(side.linear), 2)) ** 2
         # Squared reduced distances above and below which no pair need be read.
         self.never = top * self.radius**2 * (1.0 + _ROOM)
         self.always = (1.0 - lost) * self.radius**2 * (1.0 - _ROOM)
@@ -150,7 +150,8 @@ class _Join:
         for first in range(rows.start, self.side.n_rows, _COLUMNS):
             columns = slice(first, min(first + _COLUMNS, self.side.n_rows))
             values = self.side.values(rows, columns)
-            bars = (self.never + margins - own).astype(values.dtype)
+            with np.errstate(over="ignore"):
+                bars = (self.never + margins - own).astype(values.dtype)
             bars = np.nextafter(bars, np.inf, dtype=bars.dtype)
             at, column = np.nonzero(values <= bars)
             squares = values[at, column] + own[at, 0]
