@@ -27,9 +27,13 @@ def pairs_that_count(X, claim, arrays):
     if len(X) > n:  # the origin is the last row
         norms = np.column_stack([np.arange(n), np.full(n, n)])
         pairs = norms if kind == "directions" else np.vstack([pairs, norms])
-    pairs = pairs[(X[pairs[:, 0]] != X[pairs[:, 1]]).any(axis=1)]
-    lengths = np.linalg.norm(X[pairs[:, 0]] - X[pairs[:, 1]], axis=1)
-    return pairs[lengths >= claim.get("min_distance", 0.0)]
+    distinct = pairs[(X[pairs[:, 0]] != X[pairs[:, 1]]).any(axis=1)]
+    lengths = np.linalg.norm(X[distinct[:, 0]] - X[distinct[:, 1]], axis=1)
+    counted = distinct[lengths >= claim.get("min_distance", 0.0)]
+    stated = [claim["n_pairs"], claim["n_identical"], claim.get("n_close", 0)]
+    left_out = [len(pairs) - len(distinct), len(distinct) - len(counted)]
+    assert stated == [len(counted), *left_out], "pairs that count"
+    return counted
 
 
 def moment(X, pairs, weights, counted):
@@ -181,7 +185,6 @@ def check(path, X):
     assert np.linalg.eigvalsh(gram)[-1] <= 1 + 1e-11, "no stretching"
 
     counted = pairs_that_count(X, claim, arrays)
-    assert len(counted) == claim["n_pairs"], "pairs that count"
     check_bounds(claim, arrays, X, C, counted)
     last = 0
     for prefix in claim.get("prefixes", []):

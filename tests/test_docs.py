@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.stats
+from certificates import load_checker
 from geometry import cloud
 
 from isoproj import GuaranteedPCA, NearIsometricProjection
@@ -102,12 +103,7 @@ def test_every_public_method_is_on_the_api_page(estimator):
 
 @pytest.fixture(scope="module")
 def checker():
-    spec = importlib.util.spec_from_file_location(
-        "independent_checker", DOCS / "independent_checker.py"
-    )
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_checker()
 
 
 def test_the_checker_knows_nothing_of_isoproj():

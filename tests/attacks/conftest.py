@@ -18,11 +18,16 @@ def models(tmp_path_factory, points):
     """A folder with the data and a model of every class."""
     folder = tmp_path_factory.mktemp("models")
     np.save(folder / "points.npy", points)
+    quick = {"solver": "dual_ascent", "max_iter": 10}
+    listed = [[0, 1], [2, 5], [3, 4], [7, 9], [9, 11]]
     for name, model in {
-        "near": NearIsometricProjection(2, solver="dual_ascent", max_iter=10),
+        "near": NearIsometricProjection(2, **quick),
         "pca": GuaranteedPCA(2),
+        "labels": NearIsometricProjection(2, pairs="labels", **quick),
+        "listed": NearIsometricProjection(2, pairs=listed, **quick),
+        "sampled": NearIsometricProjection(2, pairs="sample", **quick),
     }.items():
-        model.fit(points)
+        model.fit(points, np.arange(40) % 7 % 3)
         model.feature_names_in_ = np.asarray(NAMES, dtype=object)
         model.save(folder / f"{name}.isoproj")
     return folder

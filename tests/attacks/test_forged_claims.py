@@ -14,13 +14,17 @@ from isoproj.numerics.container import read_container
 
 NUMBERS = (0, -1, 0.5, 1e-300, 1e300, float("nan"), float("inf"), 2**70, None, True)
 # Statements of how a fit went, and a cap, which holds wherever what is kept and its
-# bound are recomputed for it; no number that `transform` or another bound uses.
+# bound are recomputed for it; no number that `transform` or another bound uses. Labels
+# and lists say which pairs the claims are about: what verifies is true of those.
 STORIES = {
     ("fitted", "n_iter"),
     ("history",),
+    ("labels",),
+    ("listed_pairs",),
     ("fitted", "status"),
     ("certificate", "guarantee", "cap"),
 }
+NAMES = ("near", "pca", "labels", "listed", "sampled")
 # Claims are recomputed to this precision.
 PRECISION = 1e-9
 # Parameters say what a later fit would do; `verify` is about this one.
@@ -106,7 +110,7 @@ def forge_numbers(models, folder, run, first, count, figures):
     ended, passed, faults = Counter(), Counter(), []
     for at in range(first, first + count):
         rng = np.random.default_rng([SEED, 3, at])
-        name, told = ("near", "pca")[at % 2], []
+        name, told = NAMES[at % len(NAMES)], []
         forged = forge(
             models / f"{name}.isoproj",
             folder / "forged.isoproj",
@@ -137,7 +141,7 @@ def forge_numbers(models, folder, run, first, count, figures):
 def forge_strings(models, folder, run, texts, figures):
     """Put harmful texts in place of every string, through every verb and export."""
     ended = Counter()
-    for name in ("near", "pca"):
+    for name in NAMES:
         header, _ = read_container(models / f"{name}.isoproj")
         paths = [p for p in strings_of(header) if p != ("digest",)]
         for path in paths:

@@ -8,12 +8,15 @@ import warnings
 
 import numpy as np
 import pytest
+from certificates import load_checker
 
 from isoproj import NearIsometricProjection, verify
 from isoproj.exceptions import ClaimError
 from isoproj.proof import confidence
 from isoproj.proof import verify as verifying
 from isoproj.proof.verify import check_claims
+
+independent = load_checker()
 
 N = 40
 ROWS = np.random.default_rng(1).normal(size=(N, 5))
@@ -22,7 +25,7 @@ HALF = np.arange(N) % 2
 SCOPES = {
     "all": ({}, None, "all 780 pairs"),
     "listed": (
-        {"pairs": [[0, 1], [2, 5], [3, 4]]},
+        {"pairs": [[0, 1], [2, 5], [3, 4], [7, 7]]},
         None,
         "3 of 780 pairs (listed by the maker)",
     ),
@@ -31,8 +34,16 @@ SCOPES = {
         None,
         " of 780 pairs (listed by the maker)",
     ),
-    "labels": ({"pairs": "labels"}, HALF, "400 of 780 pairs (of different classes)"),
-    "within": ({"pairs": "within-labels"}, HALF, "380 of 780 pairs (of one class)"),
+    "labels": (
+        {"pairs": "labels"},
+        HALF,
+        "400 of 780 pairs (of different classes by the maker's labels)",
+    ),
+    "within": (
+        {"pairs": "within-labels"},
+        HALF,
+        "380 of 780 pairs (of one class by the maker's labels)",
+    ),
     "directions": ({"pairs": "directions"}, None, "all 40 rows"),
     "norms": ({"include_norms": True}, None, "all 820 pairs and rows"),
     "apart": ({"min_distance": 1.5}, None, " of 780 pairs (at least 1.5 apart)"),
@@ -68,6 +79,25 @@ def test_every_claim_about_pairs_says_which(few, kind):
         assert claims[name].title == f"{name} over {claims[name].over}"
     if kind != "all":
         assert not any("all 780 pairs" in claim.title for claim in claims.values())
+
+
+@pytest.mark.parametrize("kind", SCOPES)
+@pytest.mark.parametrize("number", ["n_pairs", "n_identical", "n_close"])
+def test_a_false_number_of_pairs_is_refused_for_every_kind(few, kind, number, tmp_path):
+    options, labels, _ = SCOPES[kind]
+    stated = fitted(options, labels).certificate_
+    independent.check(_saved(stated, tmp_path), ROWS)
+    for false in (getattr(stated, number) + 1, 999_999, -5):
+        forged = dataclasses.replace(stated, **{number: false})
+        with pytest.raises(ClaimError, match="pairs that count does not hold"):
+            verify(forged, ROWS)
+        with pytest.raises(AssertionError, match="pairs that count"):
+            independent.check(_saved(forged, tmp_path), ROWS)
+
+
+def _saved(certificate, folder):
+    certificate.save(folder / "c.isoproj")
+    return folder / "c.isoproj"
 
 
 def test_the_command_line_tells_a_list_from_all_pairs(tmp_path, run):

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
+from certificates import load_checker
 from geometry import cloud
 from sklearn.base import clone
 
@@ -43,14 +42,6 @@ def alone():
 @pytest.fixture(params=["near", "capped"])
 def model(request):
     return request.getfixturevalue(request.param)
-
-
-def checker():
-    path = Path(__file__).parents[2] / "docs" / "independent_checker.py"
-    spec = importlib.util.spec_from_file_location("independent_checker", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_every_prefix_is_certified_on_the_rows_that_ship(model):
@@ -106,7 +97,7 @@ def test_one_file_holds_all_prefixes_and_another_program_checks_them(model, tmp_
         assert str(certificate) == str(model.certificates_[k])
     verify(again, X)
     verify(Certificate.load(path), X)
-    checker().check(path, X)
+    load_checker().check(path, X)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +112,7 @@ def test_a_forged_prefix_is_found(near, name, value, tmp_path):
     with pytest.raises(ClaimError, match="first 9"):
         verify(Certificate.load(path), X)
     with pytest.raises(AssertionError):
-        checker().check(path, X)
+        load_checker().check(path, X)
 
 
 @pytest.mark.parametrize("prefixes", [7, [{"n_components": 12}], [{}], [None], {}])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from certificates import load_checker
 from sklearn.datasets import load_iris
 
 from isoproj import Certificate, NearIsometricProjection, verify
@@ -220,7 +221,7 @@ def edits(hull):
 
 def test_an_edited_hull_does_not_verify(tmp_path):
     rows, certificate = honest()
-    checker = independent_checker()
+    checker = load_checker()
     assert certificate.proof == "hull"
     verify(certificate, rows)
     certificate.save(tmp_path / "honest.isoproj")

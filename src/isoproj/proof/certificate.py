@@ -39,8 +39,8 @@ from isoproj.proof.objective import Objective
 _RULES = {
     PairKind.LISTED: "listed by the maker",
     PairKind.SAMPLED: "drawn by the maker",
-    PairKind.LABELS: "of different classes",
-    PairKind.WITHIN: "of one class",
+    PairKind.LABELS: "of different classes by the maker's labels",
+    PairKind.WITHIN: "of one class by the maker's labels",
 }
 
 
