@@ -30,6 +30,7 @@ from isoproj.pairs.blocks import (
     inverse_squares,
     squared_gaps,
 )
+from isoproj.pairs.cells import near_pairs
 from isoproj.pairs.directions import normalised
 from isoproj.pairs.moments import ListedPairsDual, summed_moment
 from isoproj.pairs.points import Points
@@ -344,6 +345,29 @@ class PairSearch:
         is_weak = retained[order] <= max(level, float(np.fmin.reduce(retained)))
         return Weakest(codes[order][is_weak], retained[order][is_weak], level)
 
+    def near(self, factor: Array, most: int = 4_000) -> Weakest:
+        """Return up to ``most`` pairs of which nearly all are the weakest; no promise.
+
+        Where distances do not fit the memory, this takes a few per cent of the time of
+        ``weakest``: pairs are looked for by cells (``pairs.cells``), and those found
+        earlier are looked at again. Shares are those of the differences, and ``level``
+        is minus infinity. Elsewhere it is what ``weakest`` returns.
+        """
+        if not self.is_slow:
+            return self.weakest(factor, math.inf, most)
+        codes = near_pairs(self.points, factor, most)
+        known = self.encode(self._sampled.pairs)
+        measured = _Differences(
+            self.coordinates, self.decode(distinct(codes, self.recent, known))
+        )
+        with one_blas_thread():
+            mapped = times(self.coordinates, factor, self.points.storage)
+            shares = measured.shares(mapped)
+        codes = self.encode(measured.pairs)
+        order = np.lexsort((codes, shares))[:most]
+        self._remember(codes[order])
+        return Weakest(codes[order], shares[order], -math.inf)
+
     def lowest(self, factor: Array, count: int) -> Weakest:
         """Return about ``count`` of the pairs that a map keeps least of.
 
@@ -427,10 +451,14 @@ class PairSearch:
             engine=self._engine,
             settings=self.settings.screen,
         )
+        self._remember(codes)
+        return codes, retained
+
+    def _remember(self, codes: Indices) -> None:
+        """Keep weak pairs, weakest first, together with those of earlier searches."""
         joined = distinct(codes, self.recent)
         is_full = joined.size > self.settings.n_recent
         self.recent = codes[: self.settings.n_recent] if is_full else joined
-        return codes, retained
 
     def _ends(self, stripe: Stripe, n_low: int, n_high: int) -> tuple[Indices, Indices]:
         """Return candidates of a stripe for either end, close pairs included."""

@@ -104,7 +104,7 @@ class Sieve:
         vectors, sizes, _ = np.linalg.svd(linear, full_matrices=False)
         own = sizes > _RANK * max(float(sizes.max(initial=0.0)), 1e-300)
         vectors, gains = vectors[:, own], np.square(sizes[own])
-        further = _spread_directions(coordinates, vectors, max(settings.widths))
+        further = spread_directions(coordinates, vectors, max(settings.widths))
         directions = np.hstack([vectors, further])
         storage = storage or Storage()
         images = times(coordinates, directions, storage)
@@ -305,7 +305,7 @@ def _by_rows(function: Callable[[slice], Array], coordinates: Array) -> Array:
     return np.concatenate(list(threaded_map(function, chunks, n_threads())))
 
 
-def _spread_directions(coordinates: Array, vectors: Array, count: int) -> Array:
+def spread_directions(coordinates: Array, vectors: Array, count: int) -> Array:
     """Return orthonormal directions, orthogonal to ``vectors``, of largest spread.
 
     A sample of the points and two steps of subspace iteration are enough, because the
