@@ -31,21 +31,31 @@ def refused(run):
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        ((), "required"),
         (("fitt",), "Did you mean 'fit'?"),
         (("fit",), "required"),
         (("fit", "points.npy"), "-k"),
-        (("fit", "points.npy", "-k", "two"), "invalid int"),
-        (("fit", "points.npy", "-k", "0"), "between 1 and the 6 features"),
+        (
+            ("fit", "points.npy", "-k", "two"),
+            "-k must be a whole number, 1 or more; got 'two'",
+        ),
+        (("fit", "points.npy", "-k", "0"), "1 or more; got '0'"),
+        (("fit", "points.npy", "-k", "0", "-o", "model.isoproj"), "1 or more"),
+        (("fit", "none.npy", "-k", "1", "-o", "model.isoproj"), "does not exist"),
+        (("fit", "points.npy", "--colums", "1:"), "Did you mean --columns?"),
+        (("fit", "points.npy", "--dimensions=2"), "'--dimensions' is not an option"),
+        (("fit", "points.npy", "wine", "-k", "2"), "'wine' is not expected here"),
+        (("fit", "points.npy", "-k", "2", "--pairs", "neighbours"), "mean neighbors?"),
+        (("curve", "points.npy", "--targets", "20"), "at most 1; got '20'"),
+        (("compare", "points.npy", "-k", "2", "--methods", "pcs"), "mean 'pca'?"),
         (("fit", "points.npy", "-k", "7"), "between 1 and the 6 features"),
         (("fit", "points.npy", "-k", "2", "--solver", "magic"), "dual_ascent"),
         (
             ("fit", "points.npy", "-k", "2", "--solver", "minmax"),
             "Did you mean 'minimax'?",
         ),
-        (("fit", "points.npy", "-k", "2", "--max-iter", "0"), "max_iter"),
-        (("fit", "points.npy", "-k", "2", "--time-limit", "-1"), "time_limit"),
-        (("fit", "points.npy", "-k", "2", "--pairs", "some"), "some does not exist"),
+        (("fit", "points.npy", "-k", "2", "--max-iter", "0"), "--max-iter must be"),
+        (("fit", "points.npy", "-k", "2", "--time-limit", "-1"), "above 0; got '-1'"),
+        (("fit", "points.npy", "-k", "2", "--pairs", "what"), "what does not exist"),
         (("fit", "none.npy", "-k", "2"), "does not exist"),
         (("fit", ".", "-k", "2"), "it is a directory"),
         (("fit", "model.isoproj", "-k", "2"), "it is an isoproj model"),
@@ -68,7 +78,7 @@ def refused(run):
             "both want",
         ),
         (("audit", "model.isoproj", "wine"), "the 6 features"),
-        (("audit", "model.isoproj", "points.npy", "--worst", "0"), "at least 1"),
+        (("audit", "model.isoproj", "points.npy", "--worst", "0"), "1 or more"),
         (("verify", "points.npy", "points.npy"), "it is data"),
         (("export", "model.isoproj"), "--to"),
         (("export", "model.isoproj", "--to", "fais"), "Did you mean 'faiss'?"),
@@ -122,6 +132,12 @@ def test_bad_data_is_one_line_that_says_where(folder, refused, points):
     assert "it is cut off" in refused("fit", "short.npy", "-k", "2")
     (folder / "text.csv").write_text("a,b\n1,2\n3,x\n")
     assert "line 3 (row 1), column 1" in refused("fit", "text.csv", "-k", "1")
+    (folder / "comma.csv").write_text("a;b\n1,5;2\n")
+    assert "'1,5' has a decimal comma" in refused("fit", "comma.csv", "-k", "1")
+    (folder / "gone.csv").write_text("a,b,c\n1,,2\n3,4,5\nNA,,5\n")
+    gone = refused("fit", "gone.csv", "-k", "1")
+    assert "missing in 2 of 3 rows and in 2 columns (0 ('a'), 1 ('b'))" in gone
+    assert "SimpleImputer" in gone
     (folder / "mixed.csv").write_text("1,2\n3\n")
     assert "has 1 columns where" in refused("fit", "mixed.csv", "-k", "1")
     (folder / "empty.npy").touch()

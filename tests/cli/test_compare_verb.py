@@ -46,7 +46,7 @@ def test_compare_prints_a_table_and_keeps_records_and_a_plot(folder, run):
     [
         (("-k", 99), "between 1 and the 6 features"),
         (("-k", 2, "--methods", "magic"), "'magic'"),
-        (("-k", "two"), "invalid int"),
+        (("-k", "two"), "a whole number"),
     ],
 )
 def test_compare_refuses_nonsense_in_one_line(folder, run, arguments, part):

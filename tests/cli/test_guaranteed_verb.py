@@ -84,7 +84,7 @@ def test_an_impossible_cap_is_one_line_and_a_failed_claim(folder, run):
         (("-k", 2, "--objective", "variance"), "--objective needs --method"),
         ((*METHOD, "-k", 2, "--solver", "minimax"), "--solver has no effect"),
         ((*METHOD, "-k", 2, "--slack", -1), "slack must be"),
-        ((*METHOD, "-k", 2, "--max-distortion", 2), "max_distortion must be"),
+        ((*METHOD, "-k", 2, "--max-distortion", 2), "--max-distortion must be"),
         ((*METHOD, "-k", 2, "--objective", "joy"), "invalid choice"),
     ],
 )
@@ -132,4 +132,4 @@ def test_progress_does_not_mix_the_bounds_of_different_solves(capsys):
                 Step(iteration=0, distortion=distortion, lower_bound=bound, seconds=0.0)
             )
     last = capsys.readouterr().err.splitlines()[-1]
-    assert "distortion 0.8000, lower bound 0.5000, gap 60.00%" in last
+    assert "worst pair loses 0.8000, none below 0.5000, gap 60.00%" in last

@@ -9,7 +9,9 @@ import pytest
 
 from isoproj import NearIsometricProjection
 from isoproj._version import __version__
+from isoproj.cli import arguments
 from isoproj.cli.arguments import VERBS, build_parser
+from isoproj.comparison.compare import METHODS
 
 HEAVY = {"numpy", "scipy", "sklearn", "rich", "safetensors", "pyarrow", "h5py"}
 
@@ -39,10 +41,15 @@ def test_the_help_of_fit_names_every_solver(run):
         assert model.fit(np.eye(4)).distortion_ > 0
 
 
-def test_the_help_lists_every_verb(run):
-    status, out, _ = run("-h")
+@pytest.mark.parametrize("arguments", [(), ("-h",)])
+def test_the_program_alone_shows_the_help_that_lists_every_verb(run, arguments):
+    status, out, _ = run(*arguments)
     assert status == 0
     assert all(f"\n    {verb} " in out for verb in VERBS)
+
+
+def test_the_parser_names_the_methods_that_are_there():
+    assert arguments.METHODS.split() == list(METHODS)
 
 
 def test_the_version_is_told(run):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from isoproj import NearIsometricProjection
+from isoproj.cli.fit import _PROOFS
 
 QUICK = ("--solver", "dual_ascent", "--max-iter", 5)
 
@@ -27,7 +28,7 @@ def test_a_loss_of_nearly_everything_is_explained_with_figures_of_the_data(
     stated = float(line.split("at most ")[1].split("%")[0]) / 100.0
     assert 1.0 - model.lower_bound_ <= stated <= 1.0 - model.lower_bound_ + 2e-4
     assert "1 dimension;" in line
-    assert f"(proof: {model.certificate_.proof})" in out
+    assert f"(proved by {_PROOFS[model.certificate_.proof]})" in out
 
 
 def test_a_small_loss_needs_no_explanation(tmp_path, run):

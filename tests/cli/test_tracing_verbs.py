@@ -24,13 +24,14 @@ def test_curve_tells_what_python_finds(folder, run, checked, points):
 
 def test_curve_prints_a_table_and_draws(folder, run):
     pytest.importorskip("matplotlib")
-    status, out, _ = run(
+    status, out, err = run(
         *("curve", "points.npy", "-k", 1, 3, "--targets", 0.3, "--plot", "c.svg")
     )
     assert status == 0
     assert "lower bound" in out
-    assert "distortion 0.3:" in out
+    assert "loss of at most 0.3:" in out
     assert b"<svg" in (folder / "c.svg").read_bytes()
+    assert "wrote c.svg" in err
     again = run("curve", "points.npy", "-k", 1, "--plot", "c.svg")
     assert again[0] == 2
     assert "--force" in again[2]
@@ -54,7 +55,7 @@ def test_frontier_is_told_in_its_schema_and_drawn(folder, run, checked):
     ("arguments", "part"),
     [
         (("curve", "points.npy", "-k", 99), "between 1 and the 6 features"),
-        (("curve", "points.npy", "-k", 0), "between 1 and"),
+        (("curve", "points.npy", "-k", 0), "1 or more"),
         (("frontier", "points.npy", "-k", 6), "k must be"),
         (("frontier", "points.npy", "-k", 2, "--n-points", 1), "n_points must be"),
     ],

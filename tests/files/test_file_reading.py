@@ -91,6 +91,21 @@ def test_a_header_is_found_and_names_the_columns(tmp_path):
     assert data.points.tolist() == [[1.0, 2.0], [3.0, 4.0]]
 
 
+@pytest.mark.parametrize("head", [",a,b\n", "Unnamed: 0,a,b\n", ""])
+def test_a_column_that_numbers_the_rows_is_noted_with_what_leaves_it_out(
+    tmp_path, head
+):
+    (tmp_path / "a.csv").write_text(f"{head}0,5,6\n1,7,3\n2,9,1\n")
+    with pytest.warns(UserWarning, match="column 0 of .* --columns 1:"):
+        assert read(tmp_path / "a.csv").points.shape == (3, 3)
+    assert read(tmp_path / "a.csv", columns="1:").points.shape == (3, 2)
+
+
+def test_a_named_column_that_counts_is_a_feature(tmp_path):
+    (tmp_path / "a.csv").write_text("day,b\n0,5\n1,7\n2,9\n")
+    assert read(tmp_path / "a.csv").points.shape == (3, 2)
+
+
 def test_without_a_header_the_first_line_is_a_point(tmp_path):
     (tmp_path / "a.csv").write_text("1,2\n3,4\n")
     data = read(tmp_path / "a.csv")
@@ -145,9 +160,7 @@ def test_text_in_a_csv_is_placed_by_line_row_and_column(tmp_path):
 
 def test_an_empty_field_is_placed(tmp_path):
     (tmp_path / "a.csv").write_text("1,2\n3,\n")
-    with pytest.raises(
-        FormatError, match=r"line 2 \(row 1\), column 1: an empty field"
-    ):
+    with pytest.raises(FormatError, match=r"line 2 \(row 1\), column 1: no value"):
         read(tmp_path / "a.csv")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import json
+import math
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -26,6 +27,11 @@ EXPORTS = {
     "sentence-transformers": ".dense",
     "skops": ".skops",
 }
+# Methods that ``compare`` knows.
+METHODS = (
+    "minimax guaranteed dual_ascent sdp+dr sdp+rr sdp+binned sap fair_pca fair_pca+seq "
+    "stable_pca pca pca_directions random gaussian adagio nile_pro fro_max nu_max"
+)
 _STATUS = (
     "Exit status: 0 done, 1 a claim failed, 2 bad usage or input, 130 stopped by "
     "Ctrl-C."
@@ -42,6 +48,8 @@ class _Parser(argparse.ArgumentParser):
             choices = [word.strip(" '") for word in known[2].split(",")]
             near = difflib.get_close_matches(known[1], choices, n=1)
             hint = f"Did you mean {near[0]!r}?" if near else hint
+        # "argument -k/--n-components: must ..." reads "-k must ...".
+        message = re.sub(r"^argument ([^/:]+)[^:]*: must", r"\1 must", message)
         sys.stderr.write(f"{self.prog}: {one_line(message)}. {hint}\n")
         raise SystemExit(2)
 
@@ -107,6 +115,32 @@ class _Verb(NamedTuple):
     summary: str
     example: str
     arguments: _Arguments
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Return the options of a command line, or exit; without a verb, print the help."""
+    parser = build_parser()
+    if not arguments:
+        parser.print_help()
+        parser.exit()
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        name = unknown[0].partition("=")[0]
+        verb = verbs_of(parser)[options.verb]
+        near = difflib.get_close_matches(name, verb._option_string_actions, 1, 0.75)
+        hint = f"Did you mean {near[0]}?" if near else f"See {verb.prog} -h."
+        what = "an option" if name.startswith("-") else "expected here"
+        sys.stderr.write(f"{verb.prog}: {one_line(name)!r} is not {what}. {hint}\n")
+        raise SystemExit(2)
+    return options
+
+
+def verbs_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """Return the parser of every verb."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return dict(action.choices)
+    return {}
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -178,6 +212,28 @@ def _bytes(text: str) -> float:
     return size
 
 
+def _number_of(
+    kind: type[int | float], least: float | None, most: float
+) -> Callable[[str], float]:
+    """Return a function that reads a number; ``least`` None means above 0."""
+    what = "a whole number" if kind is int else "a number"
+    what += " above 0" if least is None else f", {least:g} or more"
+    what += f", at most {most:g}" if most < math.inf else ""
+
+    def read(text: str) -> float:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = kind(-1)
+        above = value > 0.0 if least is None else value >= least
+        if not (above and value <= most and value < math.inf):
+            msg = f"must be {what}; got {text!r}"
+            raise argparse.ArgumentTypeError(msg)
+        return value
+
+    return read
+
+
 def _part(text: str) -> float | int:
     """Return a share or a number of rows, from a text."""
     return int(text) if text.isdecimal() else float(text)
@@ -193,14 +249,31 @@ def _choice(names: str, choices: str, text: str, **more: Any) -> _Argument:  # n
     return _Argument(names, None, text, choices=choices.split(), **more)
 
 
-def _whole(names: str, metavar: str, text: str, **more: Any) -> _Argument:  # noqa: ANN401
+def _whole(
+    names: str,
+    metavar: str,
+    text: str,
+    *,
+    least: int = 1,
+    **more: Any,  # noqa: ANN401
+) -> _Argument:
     """Return an option whose value, or values, are whole numbers."""
-    return _Argument(names, metavar, text, type=int, **more)
+    kind = _number_of(int, least, math.inf)
+    return _Argument(names, metavar, text, type=kind, **more)
 
 
-def _number(names: str, metavar: str, text: str, **more: Any) -> _Argument:  # noqa: ANN401
-    """Return an option whose value, or values, are numbers."""
-    return _Argument(names, metavar, text, type=float, **more)
+def _number(
+    names: str,
+    metavar: str,
+    text: str,
+    *,
+    least: float | None = None,
+    most: float = math.inf,
+    **more: Any,  # noqa: ANN401
+) -> _Argument:
+    """Return an option whose value, or values, are numbers, above 0 if no ``least``."""
+    kind = _number_of(float, least, most)
+    return _Argument(names, metavar, text, type=kind, **more)
 
 
 def _dimensions(text: str, **more: Any) -> _Argument:  # noqa: ANN401
@@ -225,6 +298,7 @@ def _seed(*older_names: str) -> _Argument:
         "SEED",
         "seed of random starts and samples (default 0); the same seed gives the "
         "same result",
+        least=0,
         default=0,
     )
 
@@ -242,11 +316,11 @@ def _tracing(tol: float) -> _Arguments:
         _number(
             "--tol",
             "GAP",
-            f"relative gap between value and bound to stop at (default {tol:g})",
+            f"stop when at most this share above the lower bound (default {tol:g})",
             default=tol,
         ),
         _seed(),
-        _Argument("--plot", "FILE", "file for the plot (.png, .svg or .pdf)"),
+        _Argument("--plot", "FILE", "file for the plot: .png, .svg or .pdf"),
         _FORCE,
     )
 
@@ -307,7 +381,7 @@ _PAIRS = (
         "N",
         "neighbors of each point with --pairs neighbors (default 10)",
     ),
-    _number("--min-distance", "D", "leave out pairs closer than this"),
+    _number("--min-distance", "D", "leave out pairs closer than this", least=0),
     _flag(
         "--include-norms",
         "count every row as a direction too, which preserves inner products",
@@ -345,12 +419,14 @@ _METHOD = (
         "--max-distortion",
         "D",
         "the cap: largest allowed loss of any pair, as a share of squared length",
+        most=1,
     ),
     _number(
         "--slack",
         "S",
         "guaranteed-pca: without --max-distortion the cap is 1 + S times the "
-        "least distortion found (default 0.05)",
+        "least loss found (default 0.05)",
+        least=0,
     ),
     _choice(
         "--objective",
@@ -361,8 +437,8 @@ _METHOD = (
     _choice(
         "--solver",
         "minimax dual_ascent",
-        "near-isometric: minimax finds the least loss (default); dual_ascent is "
-        "the paper's algorithm",
+        "near-isometric: minimax finds the least loss of the worst pair (default); "
+        "dual_ascent is the algorithm of the paper",
     ),
 )
 _FIT = (
@@ -403,7 +479,7 @@ _FIT = (
     _number(
         "--tol",
         "GAP",
-        "relative gap between value and bound at which the solver stops",
+        "stop when at most this share above the lower bound: 0.01 is 1%%",
     ),
     _whole("--max-iter", "N", "largest number of iterations"),
     _time_limit("stop after this time with the best certified result so far"),
@@ -435,12 +511,16 @@ _AUDIT = (
         "D",
         "exit 1 if the worst pair loses more than this share",
         dest="max_distortion",
+        least=0,
+        most=1,
     ),
     *_NEIGHBORS,
     _number(
         "--recall-at-least",
         "R",
         "exit 1 if a recall is lower (of the 10 nearest, without --recall)",
+        least=0,
+        most=1,
     ),
     _Argument(
         "--queries",
@@ -473,16 +553,16 @@ _COMPARE = (
     _Argument(
         "--methods",
         "NAME",
-        "minimax guaranteed dual_ascent sdp+dr sdp+rr sdp+binned sap fair_pca "
-        "fair_pca+seq stable_pca pca pca_directions random gaussian adagio "
-        "nile_pro fro_max nu_max (default: minimax, dual_ascent, sdp+dr, "
-        "sdp+rr, sap, fair_pca, pca and random)",
+        f"{METHODS} (default: minimax, dual_ascent, sdp+dr, sdp+rr, sap, fair_pca, "
+        "pca and random)",
+        choices=METHODS.split(),
         nargs="+",
     ),
     _whole(
         "--seeds",
         "SEED",
         "seeds of random starts and draws, one fit for each (default 0)",
+        least=0,
         nargs="+",
         default=[0],
     ),
@@ -490,13 +570,15 @@ _COMPARE = (
     _choice(
         "--metric",
         "contracted distortion stretch isometry mean seconds",
-        "the number in the table (default contracted: loss of the worst pair, "
-        "after the map is scaled so that no pair gains)",
+        "the number in the table (default contracted: loss of the worst pair, after "
+        "the map is scaled so that no pair gains); distortion and stretch are the "
+        "largest loss and gain as the map is, isometry the larger of the two after "
+        "the best scaling, mean the mean loss",
         default="contracted",
     ),
     _maps("the methods"),
     *_output("file for the records, as JSON lines"),
-    _Argument("--plot", "FILE", "file for a plot (.png, .svg or .pdf)"),
+    _Argument("--plot", "FILE", "file for a plot: .png, .svg or .pdf"),
 )
 _CURVE = (
     *_DATA,
@@ -506,8 +588,11 @@ _CURVE = (
     ),
     _number(
         "--targets",
-        "DISTORTION",
-        "print which k suffices for these distortions and which is too small",
+        "LOSS",
+        "print which k suffices for these losses of the worst pair, as shares, and "
+        "which is too small",
+        least=0,
+        most=1,
         nargs="+",
         default=[],
     ),
@@ -593,7 +678,7 @@ VERBS = {
         _COMPARE,
     ),
     "curve": _Verb(
-        "show distortion and lower bound for many numbers of dimensions",
+        "show the worst pair's loss and its lower bound for many numbers of dimensions",
         "isoproj curve embeddings.npy --max-k 40 --targets 0.2 0.5 --plot curve.png",
         _CURVE,
     ),

@@ -12,6 +12,7 @@ from isoproj.comparison.compare import DEFAULT_METHODS
 from isoproj.comparison.compare import compare as run_comparison
 from isoproj.comparison.referee import Record
 from isoproj.numerics.container import write_atomically
+from isoproj.numerics.rounding import counted
 from isoproj.plot.axes import save_axes
 
 
@@ -32,10 +33,14 @@ def compare(options: argparse.Namespace, console: Console) -> None:
     )
     if options.output is not None:
         lines = comparison.json_lines().encode()
-        saved(console, options.output, lambda path: write_atomically(path, lines))
+        path = saved(
+            console, options.output, lambda path: write_atomically(path, lines)
+        )
+        console.note(f"wrote {path}: {counted(len(comparison.records), 'record')}")
     if options.plot is not None:
         axes = comparison.plot()
-        saved(console, options.plot, lambda path: save_axes(axes, path))
+        path = saved(console, options.plot, lambda path: save_axes(axes, path))
+        console.note(f"wrote {path}")
     console.say(comparison.table(options.metric))
     console.tell("compare", data=told_data(data), records=comparison.records)
 

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import argparse
 
+from isoproj.cli.arguments import verbs_of
+
 
 def script(parser: argparse.ArgumentParser, shell: str) -> str:
     """Return the completion script for bash, zsh or fish."""
-    verbs = _verbs(parser)
+    verbs = verbs_of(parser)
     if shell == "fish":
         return _fish(verbs)
     begin = "autoload -U +X bashcompinit && bashcompinit\n" if shell == "zsh" else ""
     return _bash(verbs, shell, begin)
-
-
-def _verbs(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """Return the parser of every verb."""
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            return dict(action.choices)
-    return {}
 
 
 def _options(parser: argparse.ArgumentParser) -> list[argparse.Action]:

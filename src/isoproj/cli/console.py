@@ -176,7 +176,7 @@ class _Bars:
         if self.steps.total is not None:
             done = (self.n_pairs or 0) * (step.iteration + 1)
             rate = _rate(done / max(step.seconds, 1e-9))
-        gap = f"gap {best.gap:.2%}, " if math.isfinite(best.gap) else ""
+        gap = f"gap {best.gap:.2%}, " if best.gap < 1.0 else ""
         self.progress.update(
             self.fit,
             description=f"fitting, {step.phase}" if step.phase else "fitting",

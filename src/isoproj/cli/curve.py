@@ -42,7 +42,8 @@ def curve(options: argparse.Namespace, console: Console) -> None:
         from isoproj import plot
 
         axes = plot.distortion_curve(found)
-        saved(console, options.plot, lambda path: save_axes(axes, path))
+        path = saved(console, options.plot, lambda path: save_axes(axes, path))
+        console.note(f"wrote {path}")
     console.say(str(found))
     if found.knees:
         console.say(f"knees: k = {', '.join(map(str, found.knees))}")
@@ -82,7 +83,8 @@ def frontier(options: argparse.Namespace, console: Console) -> None:
         from isoproj import plot
 
         axes = plot.frontier(found)
-        saved(console, options.plot, lambda path: save_axes(axes, path))
+        path = saved(console, options.plot, lambda path: save_axes(axes, path))
+        console.note(f"wrote {path}")
     console.say(str(found))
     points = [
         told(
@@ -99,11 +101,11 @@ def frontier(options: argparse.Namespace, console: Console) -> None:
 
 def _sentence(target: float, sufficient: int | None, impossible: int) -> str:
     """Return which k suffices for a target, and which is too small, in words."""
-    text = f"distortion {target:g}: "
+    text = f"loss of at most {target:g}: "
     if sufficient is None:
         text += "not reached by these numbers of dimensions"
     else:
-        text += f"{sufficient} dimensions suffice"
+        text += "1 dimension suffices" if sufficient == 1 else f"{sufficient} dimensions suffice"
     if impossible:
         text += f"; {impossible} or fewer cannot do it"
     return text

@@ -23,13 +23,14 @@ from isoproj.cli.payloads import told_data, told_heldout, told_or_null, told_pre
 from isoproj.estimators.guaranteed_pca import GuaranteedPCA
 from isoproj.estimators.near_isometric import NearIsometricProjection
 from isoproj.numerics.arrays import Rows, as_dense
-from isoproj.numerics.rounding import at_least, at_most
+from isoproj.numerics.rounding import at_least, at_most, counted, excess
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.proof.certificate import Certificate
 from isoproj.solvers.api import Status
 
 # Default number of steps of solvers that take a fixed number.
 _USUAL_STEPS = {"dual_ascent": 120}
+_PROOFS = {"fantope": "weights on pairs", "hull": "the hull of some pairs"}
 # A loss above this is explained.
 _MUCH = 0.95
 _METHODS = {
@@ -152,10 +153,10 @@ def _show(
         f"worst pair   rows {i} and {j} lose {model.distortion_:.6f} of their squared "
         "distance"
     )
-    above = f", so at most {at_most(100 * gap, 2)}% above the best"
+    above = f", so {excess(gap)}" if np.isfinite(gap) else ""
     console.say(
-        f"lower bound  {at_least(model.lower_bound_, 6)} (proof: {certificate.proof})"
-        + (above if np.isfinite(gap) else "")
+        f"lower bound  {at_least(model.lower_bound_, 6)}{above} "
+        f"(proved by {_PROOFS[certificate.proof]})"
     )
     solver = getattr(model, "solver", "guaranteed")
     guarantee = certificate.guarantee
@@ -190,7 +191,7 @@ def _why_so_much(certificate: Certificate, rows: Rows) -> str:
     text = (
         f"much lost    some pair keeps at most "
         f"{at_most(100 * (1.0 - certificate.lower_bound), 2)}% in any projection to "
-        f"{k} dimension{'s' if k > 1 else ''}"
+        f"{counted(k, 'dimension')}"
     )
     pairs = certificate.worst_pairs
     pairs = pairs[(pairs < rows.shape[0]).all(axis=1)]

@@ -11,6 +11,7 @@ from isoproj.exceptions import FormatError
 from isoproj.files.read.reading import contents_of, holds_model, read_points
 from isoproj.files.read.sources import Content
 from isoproj.numerics.arrays import is_sparse
+from isoproj.numerics.rounding import counted
 from isoproj.numerics.storage import MEMORY_LIMIT, Storage
 
 
@@ -29,12 +30,13 @@ def _model_info(model: Model, console: Console) -> None:
     parameters = dict(header.get("parameters") or {})
     rows = {
         "holds": header.get("estimator") or "a bare certificate",
-        "maps": f"{stated.n_features} features to {stated.n_components} dimensions",
+        "maps": f"{counted(stated.n_features, 'feature')} to "
+        f"{counted(stated.n_components, 'dimension')}",
         "precision": str(stated.components.dtype),
-        "distortion": f"{stated.distortion:.9f} (as stated; isoproj verify recomputes)",
+        "worst pair": f"loses {stated.distortion:.9f} (stated; verify recomputes)",
         "lower bound": f"{stated.lower_bound:.9f}",
         "pairs": f"{stated.n_pairs:,} ({stated.pairs.described(stated.pair_kind)})",
-        "fitted on": f"{stated.n_points:,} points",
+        "fitted on": counted(stated.n_points, "point"),
         "fingerprint": stated.fingerprint,
         "parameters": ", ".join(f"{n}={v}" for n, v in parameters.items()) or "none",
         "written by": ", ".join(
@@ -50,7 +52,7 @@ def _model_info(model: Model, console: Console) -> None:
         )
     for prefix in stated.prefixes:
         rows[f"first {prefix.n_components}"] = (
-            f"distortion {prefix.distortion:.9f}, lower bound {prefix.lower_bound:.9f}"
+            f"loses {prefix.distortion:.9f}, lower bound {prefix.lower_bound:.9f}"
         )
     console.say(f"{model.path}: isoproj model, format {header.get('format_version')}")
     for name, text in rows.items():
@@ -87,8 +89,9 @@ def _data_info(name: str, console: Console) -> None:
         part = f", {data.chosen!r}" if data.chosen else ""
         n_points, n_features = data.points.shape
         console.say(
-            f"{data.name}: {n_points:,} points, {n_features:,} features, {kind}"
-            f"{data.points.dtype} ({data.format}{part})"
+            f"{data.name}: {counted(n_points, 'point')}, "
+            f"{counted(n_features, 'feature')}, "
+            f"{kind}{data.points.dtype} ({data.format}{part})"
         )
     else:
         console.say(f"{name}: {format_}, not usable as it is: {fault}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -177,6 +178,10 @@ def pair_options(options: argparse.Namespace) -> dict[str, Any]:
     """Return the options about pairs that the user gave, as keyword arguments."""
     pairs: Any = options.pairs
     if pairs is not None and pairs not in WORDS:
+        near = difflib.get_close_matches(pairs, WORDS, n=1)
+        if near and not split_name(pairs)[0].exists():
+            msg = f"--pairs is no file, nor a word: {pairs}. Did you mean {near[0]}?"
+            raise UsageError(msg)
         pairs = read_pairs(str(pairs))
     asked = {
         "pairs": pairs,

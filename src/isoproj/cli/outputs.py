@@ -10,6 +10,7 @@ from pathlib import Path
 
 from isoproj.cli.console import Console
 from isoproj.cli.errors import UsageError, line_of
+from isoproj.cli.models import check_map_name
 from isoproj.files.formats import Format, format_of_name
 from isoproj.files.read.sources import split_name
 from isoproj.files.write.writing import check_output, refuse_inputs
@@ -46,6 +47,9 @@ def check_outputs(
 
     ``plot`` is the file of a picture, and ``folder`` a folder that is written whole.
     """
+    for name in (getattr(options, "model", None), getattr(options, "data", None)):
+        if name is not None and name != "-":
+            check_map_name(name)
     inputs = input_files(options)
     files = [name for name in (*names, plot) if name is not None]
     for name in files:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from isoproj.cli.address_space import check_address_space, reserve_buffers
-from isoproj.cli.arguments import build_parser
+from isoproj.cli.arguments import parse
 from isoproj.cli.errors import ClaimFailed, Interrupted, UsageError, line_of
 
 if TYPE_CHECKING:
@@ -28,9 +28,8 @@ _MODULES = {"verify": "audit", "frontier": "curve"}
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb and return 0 done, 1 claim failed, 2 bad usage, 130 stopped."""
-    parser = build_parser()
     try:
-        options = parser.parse_args(arguments)
+        options = parse(sys.argv[1:] if arguments is None else arguments)
     except SystemExit as request:
         # argparse raises SystemExit; a returned status is easier to test.
         return int(request.code or 0)

@@ -27,6 +27,7 @@ from isoproj.files.write.writing import (
     write_npy,
 )
 from isoproj.numerics.arrays import Rows, is_sparse
+from isoproj.numerics.rounding import counted
 from isoproj.numerics.storage import SLICE_BYTES, row_slices
 
 
@@ -61,7 +62,9 @@ def transform(options: argparse.Namespace, console: Console) -> None:
     if format_ is Format.FVECS and blocks.dtype != np.float32:
         console.warn(f"{options.output} holds float32; the projection was float64.")
     n_points, k = blocks.shape
-    console.say(f"{options.output}: {n_points:,} points in {k} dimensions")
+    console.say(
+        f"{options.output}: {counted(n_points, 'point')} in {counted(k, 'dimension')}"
+    )
     output = told(
         "Projected",
         name=options.output,

@@ -217,9 +217,10 @@ def checked_rows(rows: Rows, name: str = "X", slice_bytes: float = SLICE_BYTES) 
 def not_finite(row: int, column: int, value: float, name: str = "X") -> str:
     """Return the error message for an entry that is NaN or infinite."""
     found = "NaN" if np.isnan(value) else "infinity (inf)"
+    remedy = ", or fill them: sklearn.impute.SimpleImputer" if np.isnan(value) else ""
     return (
         f"{name} must be finite; row {row}, column {column} contains {found}. "
-        "Drop or fill that row."
+        f"Drop such rows{remedy}."
     )
 
 

@@ -63,15 +63,18 @@ class Step:
 
     @property
     def bounds(self) -> str:
-        """Both bounds and their gap in words; a bound that is not known says so."""
+        """Both bounds and their gap in words; a bound that is not known says so.
+
+        A gap of 100 % or more is told as the ratio of the two.
+        """
         has_basis = math.isfinite(self.distortion)
         has_objective = self.kept > 0.0 or self.kept_bound < 1.0
         words = ["no projection yet"]
         if has_basis:
-            words = [f"distortion {self.distortion:.4f}"]
+            words = [f"worst pair loses {self.distortion:.4f}"]
         is_bounded = self.lower_bound > 0.0 or self.distortion <= 0.0
         if math.isfinite(self.lower_bound) and is_bounded:
-            words.append(f"lower bound {self.lower_bound:.4f}")
+            words.append(f"none below {self.lower_bound:.4f}")
         elif not has_objective:
             words.append("no lower bound yet")
         gap = self.gap if has_basis else math.inf
@@ -80,7 +83,9 @@ class Step:
             words.append(f"keeps {self.kept:.4f} of at most {most:.4f}")
             gap = most / self.kept - 1.0 if self.kept > 0.0 else math.inf
         if math.isfinite(gap):
-            words.append(f"gap {gap:.2%}")
+            words.append(
+                f"gap {gap:.2%}" if gap < 1.0 else f"{1.0 + gap:.1f} times apart"
+            )
         return ", ".join(words)
 
     def line(self, total: int | None = None) -> str:

@@ -31,6 +31,32 @@ def trimmed(text: str) -> str:
     return text.rstrip("0").rstrip(".")
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless it is one.
+
+    Examples
+    --------
+    >>> from isoproj.numerics.rounding import counted
+    >>> counted(1, "point"), counted(2000, "point")
+    ('1 point', '2,000 points')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def excess(gap: float) -> str:
+    """Return in words how far a loss can be above the least possible one.
+
+    Examples
+    --------
+    >>> from isoproj.numerics.rounding import excess
+    >>> excess(0.05281), excess(4.181)
+    ('at most 5.29% above the best possible', 'at most 5.2 times the best possible')
+    """
+    share, ratio = at_most(100.0 * gap, 2), at_most(1.0 + gap, 1)
+    much = f"{share}% above" if gap < 1.0 else f"{ratio} times"
+    return f"at most {much} the best possible"
+
+
 def _text(whole: Callable[[float], int], value: float, digits: int) -> str:
     if not math.isfinite(value):
         return str(value)

@@ -16,7 +16,7 @@ from isoproj.numerics.container import (
     read_container,
     write_container,
 )
-from isoproj.numerics.rounding import at_least, at_most, trimmed
+from isoproj.numerics.rounding import at_least, at_most, counted, trimmed
 from isoproj.numerics.shown import Shown
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.rule import PairKind, PairRule
@@ -283,7 +283,8 @@ class Certificate(Shown):
         sentence = (
             f"Every one of {self.n_pairs:,} {what} keeps at least "
             f"{at_least(100 * (1.0 - self.distortion), 2)}% of its squared length in "
-            f"{self.n_components} dimensions; no projection can guarantee more than "
+            f"{counted(self.n_components, 'dimension')}; no projection can guarantee "
+            "more than "
             f"{at_most(100 * (1.0 - self.lower_bound), 2)}%.{rest}"
         )
         further = [str(part) for part in (self.guarantee, self.exclusion) if part]
@@ -377,7 +378,7 @@ def _unpacked_parts(entries: Header, arrays: Tensors) -> dict[str, Any]:
 def _prefix_sentence(prefix: Certificate) -> str:
     """Return what the first rows of a nested projection keep, in words."""
     return (
-        f"Its first {prefix.n_components} dimensions keep at least "
+        f"Its first {counted(prefix.n_components, 'dimension')} keep at least "
         f"{at_least(100 * (1.0 - prefix.distortion), 2)}%, of at most "
         f"{at_most(100 * (1.0 - prefix.lower_bound), 2)}%."
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from isoproj.files.read.sources import (
 )
 from isoproj.files.read.text import read_text, text_names
 from isoproj.numerics.arrays import Rows, checked_rows, is_sparse
+from isoproj.numerics.rounding import counted
 from isoproj.numerics.storage import MEMORY_LIMIT, Storage, row_slices
 
 
@@ -46,8 +48,8 @@ class DataFile:
         part = f", {self.chosen!r}" if self.chosen else ""
         kind = "sparse " if is_sparse(self.points) else ""
         return (
-            f"{self.name} ({self.format}{part}): {n_points:,} points, {n_features:,} "
-            f"features, {kind}{self.points.dtype}"
+            f"{self.name} ({self.format}{part}): {counted(n_points, 'point')}, "
+            f"{counted(n_features, 'feature')}, {kind}{self.points.dtype}"
         )
 
 
@@ -74,6 +76,8 @@ def read_points(
         data = _from_source(_located(name, storage.limit), selection, storage)
     points = _checked(data, min_rows)
     names = data.names
+    if columns is None and data.format != "built-in":
+        _note_row_numbers(data.name, points, names)
     if columns is not None and not _knows_columns(data):
         at = choose_columns(data.name, columns, names, points.shape[1])
         points = _columns_of(points, at, storage)
@@ -189,6 +193,24 @@ def _from_source(source: Source, selection: Selection, storage: Storage) -> Data
     )
 
 
+def _note_row_numbers(name: str, points: Rows, names: Sequence[str] | None) -> None:
+    """Warn if the first column numbers the rows, as tables of pandas are saved."""
+    n_rows, n_features = points.shape
+    title = None if names is None else names[0]
+    is_nameless = title in (None, "", "Unnamed: 0", "__index_level_0__")
+    if is_sparse(points) or n_features < 2 or n_rows < 3 or not is_nameless:
+        return
+    for chunk in row_slices(points):
+        if not (points[chunk][:, 0] == np.arange(n_rows)[chunk]).all():
+            return
+    warnings.warn(
+        f"column 0 of {name} numbers the rows, and counts as a feature. Leave it out "
+        "with --columns 1:",
+        UserWarning,
+        stacklevel=3,
+    )
+
+
 def _knows_columns(data: DataFile) -> bool:
     """Return whether the reader of the format has already selected the columns."""
     return data.format != "built-in" and (
@@ -216,7 +238,8 @@ def _checked(data: DataFile, min_rows: int) -> Rows:
         raise FormatError(msg)
     if shape[0] < min_rows:
         need = f"at least {min_rows} points" if min_rows > 1 else "points"
-        msg = f"{data.name} must hold {need}; it has {shape[0]} row(s). Add rows."
+        have = counted(shape[0], "row")
+        msg = f"{data.name} must hold {need}; it has {have}. Add rows."
         raise FormatError(msg)
     return points
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +15,11 @@ from numpy.typing import NDArray
 from isoproj.exceptions import FormatError
 from isoproj.files.formats import Format
 from isoproj.files.read.sources import Selection, Source, choose_columns, parsing
+from isoproj.numerics.rounding import counted
 
 _DELIMITERS = ",;\t"
+# What stands in tables for a value that is missing.
+_MISSING = {"", "na", "n/a", "nan", "null", "none", "?", "-"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,15 +197,49 @@ def _fault(source: Source, layout: _Layout, columns: list[int] | None) -> str:
             looked_at: Any = range(len(fields)) if columns is None else columns
             for column in looked_at:
                 if not _is_number(fields[column]):
-                    return f"{place}, {_complaint(layout, column, fields[column])}"
+                    where = f"{place}, column {column}{_named(layout, column)}"
+                    if _is_missing(fields[column]):
+                        told = _how_much_is_missing(source, layout, looked_at)
+                        return f"{where}: no value. {told}"
+                    return f"{where}: {_complaint(fields[column])}"
     return ""
 
 
-def _complaint(layout: _Layout, column: int, field: str) -> str:
+def _named(layout: _Layout, column: int) -> str:
+    """Return the name of a column in brackets, or ""."""
+    return f" ({layout.names[column]!r})" if layout.names else ""
+
+
+def _complaint(field: str) -> str:
     """Return the message for a field that is not a number."""
-    name = f" ({layout.names[column]!r})" if layout.names else ""
-    shown = repr(field[:40]) if field.strip() else "an empty field"
+    shown = repr(field[:40])
+    if re.fullmatch(r"\s*[-+]?\d+,\d+\s*", field):
+        return (
+            f"{shown} has a decimal comma. Save the table with decimal points: "
+            "pandas.read_csv(FILE, sep=None, engine='python', decimal=',')."
+            "to_csv('points.csv', index=False)."
+        )
     return (
-        f"column {column}{name}: {shown} is not a number. Leave that column out with "
-        "--columns, or correct the field."
+        f"{shown} is not a number. Leave that column out with --columns, or correct "
+        "the field."
     )
+
+
+def _how_much_is_missing(source: Source, layout: _Layout, looked_at: Any) -> str:  # noqa: ANN401
+    """Return how many values are missing where, and what helps."""
+    n_rows, hurt, missing = 0, 0, set()
+    for _, fields in _rows(source, layout):
+        gone = {c for c in looked_at if fields[c:] and _is_missing(fields[c])}
+        n_rows, hurt, missing = n_rows + 1, hurt + bool(gone), missing | gone
+    few = ", ".join(f"{c}{_named(layout, c)}" for c in sorted(missing)[:5])
+    return (
+        f"Values are missing in {hurt:,} of {counted(n_rows, 'row')} and in "
+        f"{counted(len(missing), 'column')} ({few}{', ...' if len(missing) > 5 else ''}"
+        "). Drop those rows, leave those columns out with --columns, or fill them: "
+        "sklearn.impute.SimpleImputer."
+    )
+
+
+def _is_missing(field: str) -> bool:
+    """Return whether a field says that there is no value."""
+    return field.strip().lower() in _MISSING
