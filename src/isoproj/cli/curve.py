@@ -105,7 +105,11 @@ def _sentence(target: float, sufficient: int | None, impossible: int) -> str:
     if sufficient is None:
         text += "not reached by these numbers of dimensions"
     else:
-        text += "1 dimension suffices" if sufficient == 1 else f"{sufficient} dimensions suffice"
+        text += (
+            "1 dimension suffices"
+            if sufficient == 1
+            else f"{sufficient} dimensions suffice"
+        )
     if impossible:
         text += f"; {impossible} or fewer cannot do it"
     return text

@@ -227,7 +227,8 @@ def _complaint(field: str) -> str:
 
 def _how_much_is_missing(source: Source, layout: _Layout, looked_at: Any) -> str:  # noqa: ANN401
     """Return how many values are missing where, and what helps."""
-    n_rows, hurt, missing = 0, 0, set()
+    n_rows, hurt = 0, 0
+    missing: set[int] = set()
     for _, fields in _rows(source, layout):
         gone = {c for c in looked_at if fields[c:] and _is_missing(fields[c])}
         n_rows, hurt, missing = n_rows + 1, hurt + bool(gone), missing | gone
