@@ -530,6 +530,61 @@ _AUDIT = (
     ),
     _MEMORY,
 )
+_PLAN = (
+    _Argument("maps", "MAP", f"maps to plan for: {_MAP}", nargs="*"),
+    *_DATA,
+    _choice(
+        "--orientation",
+        "rows columns",
+        "what one output coordinate of a square matrix is: a row or a column",
+    ),
+    _whole("-n --n-neighbors", "N", "neighbours to find (default 10)", default=10),
+    _Argument(
+        "--queries",
+        "DATA",
+        "queries that the map has not seen, for the number that suffices for a new one",
+    ),
+    _choice(
+        "--metric",
+        "euclidean cosine inner_product",
+        "how near full vectors are (default euclidean)",
+        default="euclidean",
+    ),
+    _choice(
+        "--score",
+        "euclidean cosine inner_product",
+        "how near reduced vectors are (default: as --metric)",
+    ),
+    _number(
+        "--confidence",
+        "P",
+        "probability with which a new query finds them (default 0.95)",
+        default=0.95,
+    ),
+    _number(
+        "--share",
+        "S",
+        "share of the neighbours that must be among the candidates (default 1)",
+        default=1.0,
+    ),
+    _flag("--queries-only", "do not count for every row of DATA"),
+    _whole(
+        "--at-most",
+        "M",
+        "exit 1 if a row or a new query needs more candidates; a choice takes no more",
+    ),
+    _number(
+        "--recall",
+        "R",
+        "choose the cheapest reduced vectors that find this share on average: methods, "
+        "dimensions, scores and number formats are tried; with MAP only these maps",
+    ),
+    _dimensions("dimensions to try in a choice (default: three sizes)", nargs="+"),
+    _time_limit("for each single fit of a choice"),
+    _seed(),
+    _Argument("--plot", "FILE", "file for a plot of a choice (.png, .svg or .pdf)"),
+    *_output("file for the matrix of a choice"),
+)
 _EXPORT = (
     _MODEL,
     _choice(
@@ -656,6 +711,11 @@ VERBS = {
         "measure what any linear map does to all pairs, exactly",
         "isoproj audit first:256 embeddings.npy --at-most 0.6 --recall-at-least 0.9",
         _AUDIT,
+    ),
+    "plan": _Verb(
+        "count how many candidates a search by reduced vectors must fetch",
+        "isoproj plan model.isoproj embeddings.npy --queries queries.npy",
+        _PLAN,
     ),
     "verify": _Verb(
         "recompute every claim of a model from the data",

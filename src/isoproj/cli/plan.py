@@ -1,0 +1,218 @@
+"""``isoproj plan``: how many candidates a search must fetch, and what to store."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from isoproj.cli.console import Console
+from isoproj.cli.errors import ClaimFailed, UsageError
+from isoproj.cli.models import (
+    check_features,
+    check_map_name,
+    load_model,
+    map_of,
+    options_data,
+)
+from isoproj.cli.outputs import check_outputs, saved
+from isoproj.cli.payloads import Json, told, told_data
+from isoproj.comparison.choosing import choose, fitted_maps
+from isoproj.files.read.reading import DataFile
+from isoproj.files.read.sources import split_name
+from isoproj.files.write.writing import write_points
+from isoproj.numerics.arrays import Rows
+from isoproj.plot.axes import save_axes
+from isoproj.search.plan import Question, SearchPlan
+
+# Rows that a gate names.
+_NAMED = 10
+# What the number of candidates is called where it is set.
+SYSTEMS = {
+    "faiss": "faiss, IndexRefineFlat",
+    "qdrant": "Qdrant, prefetch or quantisation",
+    "pgvector": "pgvector, inner query",
+    "lancedb": "LanceDB",
+    "sqlite-vec": "sqlite-vec, inner query",
+    "elasticsearch": "Elasticsearch, rescore_vector",
+    "opensearch": "OpenSearch, rescore",
+}
+
+
+def plan(options: argparse.Namespace, console: Console) -> None:
+    """Count the candidates of maps, or choose the cheapest reduced vectors."""
+    check_outputs(options, options.output, plot=options.plot)
+    if not options.maps and options.recall is None:
+        msg = "plan needs a map before DATA, or --recall R to choose one. Add one."
+        raise UsageError(msg)
+    if options.recall is None and (options.plot or options.output):
+        msg = "--plot and -o are for a choice. Add --recall R, the share to be found."
+        raise UsageError(msg)
+    for name in options.maps:
+        check_map_name(name)
+    data = options_data(options, min_rows=2)
+    console.note(str(data))
+    queries = None
+    if options.queries is not None:
+        asked = options_data(options, min_rows=1, name=options.queries)
+        check_features(asked, int(data.points.shape[1]), data.name)
+        queries = asked.points
+    if options.recall is not None:
+        _choose(options, console, data, queries)
+    else:
+        _plan(options, console, data, queries)
+
+
+def _plan(
+    options: argparse.Namespace, console: Console, data: DataFile, queries: Rows | None
+) -> None:
+    """Count for every map, side by side."""
+    question = Question(
+        data.points,
+        options.n_neighbors,
+        queries=queries,
+        metric=options.metric,
+        stored=not options.queries_only,
+    )
+    plans = {}
+    with console.progress("searching"):
+        for name in options.maps:
+            plans[name] = question.plan(
+                _map(name, data, options),
+                orientation="rows",
+                score=options.score,
+                confidence=options.confidence,
+                share=options.share,
+            )
+    if len(plans) == 1:
+        found = next(iter(plans.values()))
+        console.say(str(found))
+        _say_settings(console, found)
+    else:
+        names = next(iter(plans.values()))._table()[0]
+        cells = [[name, *row] for name, p in plans.items() for row in p._table()[1]]
+        console.table(["map", *names], cells)
+    failed = {name: _above(found, options.at_most) for name, found in plans.items()}
+    for name, lines in failed.items():
+        for line in lines:
+            console.say(f"FAILS: {name}: {line}")
+    holds = not any(failed.values())
+    if options.at_most is not None and holds:
+        console.say(f"holds: at most {options.at_most:,} candidates")
+    told_plans = [_told(name, found) for name, found in plans.items()]
+    console.tell(
+        "plan maps",
+        data=told_data(data),
+        queries=options.queries,
+        at_most=options.at_most,
+        plans=told_plans,
+        holds=holds,
+    )
+    if not holds:
+        raise ClaimFailed
+
+
+def _map(name: str, data: DataFile, options: argparse.Namespace) -> Any:  # noqa: ANN401
+    """Return the model of a file, which knows its certificate, or a matrix."""
+    if split_name(name)[0].suffix.lower() == ".isoproj":
+        model = load_model(name)
+        model.check_fits(data)
+        if model.estimator is not None:
+            return model.estimator
+    return map_of(name, data, options.orientation).components
+
+
+def _above(found: SearchPlan, allowed: int | None) -> list[str]:
+    """Return what needs more candidates than allowed, in words."""
+    lines: list[str] = []
+    if allowed is None:
+        return lines
+    needed = found.row_candidates
+    if needed is not None and found.hardest_rows is not None:
+        rows = [int(i) for i in found.hardest_rows[:_NAMED] if needed[i] > allowed]
+        if rows:
+            many = int((needed > allowed).sum())
+            lines.append(
+                f"{many:,} stored rows need more than {allowed:,} candidates, up to "
+                f"{found.every_row:,}: rows {', '.join(map(str, rows))}"
+                + (", ..." if many > len(rows) else "")
+            )
+    if found.new_query is not None and found.new_query > allowed:
+        lines.append(f"a new query needs {found.new_query:,}, allowed {allowed:,}")
+    return lines
+
+
+def _say_settings(console: Console, found: SearchPlan) -> None:
+    """Print the number as each system is told it."""
+    whom = "stored rows" if found.query_ranks is None else "new queries"
+    rows = [
+        [SYSTEMS[name], ", ".join(f"{word} = {value:g}" for word, value in its.items())]
+        for name, its in found.settings().items()
+    ]
+    console.table([f"settings for {whom}", ""], rows)
+
+
+def _told(name: str, found: SearchPlan) -> Json:
+    """Return a plan for JSON."""
+    recall, needed = found.recall(found.n_neighbors), found.row_candidates
+    return told(
+        "SearchPlan",
+        found,
+        map=name,
+        row_candidates=needed,
+        recall_rows=recall.rows,
+        recall_queries=recall.queries,
+        settings=found.settings(),
+    )
+
+
+def _choose(
+    options: argparse.Namespace, console: Console, data: DataFile, queries: Rows | None
+) -> None:
+    """Measure reduced vectors of every kind and tell the cheapest."""
+    if not 0.0 < options.recall <= 1.0:
+        msg = f"--recall must be above 0, at most 1; got {options.recall:g}. Try 0.99."
+        raise UsageError(msg)
+    maps: Any = fitted_maps(options.n_components, options.time_limit, options.seed)
+    if options.maps:
+        read = [map_of(name, data, options.orientation) for name in options.maps]
+        maps = {one.name: one.components for one in read}
+    with console.progress("searching"):
+        found = choose(
+            data.points,
+            options.recall,
+            options.n_neighbors,
+            queries=queries,
+            metric=options.metric,
+            maps=maps,
+            at_most=options.at_most,
+            confidence=options.confidence,
+        )
+    names, rows = found._table()
+    console.table(names, rows, bold=found.frontier.index(found.best))
+    best = found.best
+    console.say(
+        f"Cheapest (*): {best.method}, k = {best.k}, {best.format}, {best.score}: "
+        f"{best.n_bytes:,} bytes a vector, {best.candidates:,} candidates for "
+        f"{options.recall:g} of the neighbours on average."
+    )
+    judged = found.plan.recall(best.candidates).queries
+    console.say(
+        f"Queries that had no part in the choice find {judged:.4f} with as many."
+    )
+    console.say(str(found.plan))
+    _say_settings(console, found.plan)
+    if options.plot is not None:
+        axes = found.plot()
+        saved(console, options.plot, lambda path: save_axes(axes, path))
+    if options.output is not None:
+        saved(console, options.output, lambda p: write_points(p, found.components))
+    console.tell(
+        "plan choice",
+        data=told_data(data),
+        queries=options.queries,
+        recall=options.recall,
+        options=[told("Option", option) for option in found.options],
+        best=told("Option", best),
+        judged=judged,
+        plan=_told(best.method, found.plan),
+    )
