@@ -72,6 +72,7 @@ def test_without_queries_the_maps_never_see_the_rows_held_out():
     assert found.plan.query_ranks.shape == (30, 5)
 
 
+@pytest.mark.filterwarnings("ignore:Stopped early")
 def test_all_methods_are_tried_for_every_number_of_dimensions():
     X = cloud(2, 60, 8)
     names = [(n, m.shape) for n, m in fitted_maps([2, 3], time_limit=0.5)(X)]

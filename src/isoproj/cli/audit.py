@@ -88,18 +88,16 @@ def audit(options: argparse.Namespace, console: Console) -> None:
     prefixes = dict(zip(read.prefixes, parts, strict=True))
     claims = _claims(options, result)
     _show(console, result, claims, prefixes)
+    found = told_or_null("NeighborsFound", result.neighbors, queries=options.queries)
     # The histogram of an audit has many bins; these are enough for a plot.
-    low = float(result.histogram[1][0])
-    counts, edges = result.coarse_histogram(128, low=low)
+    counts, edges = result.coarse_histogram(128, low=float(result.histogram[1][0]))
     console.tell(
         "audit",
         result,
         model=options.model,
         data=told_data(data),
         histogram=told("Histogram", counts=counts, edges=edges),
-        neighbors=told_or_null(
-            "NeighborsFound", result.neighbors, queries=options.queries
-        ),
+        neighbors=found,
         max_distortion=options.max_distortion,
         nested=[
             told("PrefixLosses", part, n_components=k) for k, part in prefixes.items()
