@@ -107,6 +107,28 @@ def test_modules_of_a_folder_do_not_import_in_circles(folder):
     tuple(graphlib.TopologicalSorter(after).static_order())
 
 
+# What results ask of folders above them when a user wants to see them. They ask at the
+# package's front door, where names are loaded when they are first used.
+FRONT_DOOR = {
+    ("estimators/base.py", "report"),
+    ("estimators/curves.py", "plot"),
+    ("proof/audit.py", "plot"),
+}
+
+
+def test_only_what_shows_results_goes_through_the_front_door():
+    found = {
+        (path.relative_to(PACKAGE).as_posix(), node.attr)
+        for folder in set(FOLDERS) - {"cli"}
+        for path in (PACKAGE / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "isoproj"
+    }
+    assert found == FRONT_DOOR
+
+
 def test_the_root_imports_no_folder_but_the_command_line():
     assert folders_of(imports_of(PACKAGE / "__main__.py")) == {"cli"}
     for name in ("_version", "exceptions"):

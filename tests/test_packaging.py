@@ -8,6 +8,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import numpy as np
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 HOME = PROJECT["project"]["urls"]["Homepage"]
@@ -55,25 +57,44 @@ def test_every_dependency_has_a_lower_bound():
     assert not [d for d in stated if ">=" not in d and not d.startswith("isoproj[")]
 
 
-WORK = """
-import contextlib, sys
-import isoproj, isoproj.cli.program
-isoproj.NearIsometricProjection(1, tol=0.9).fit([[0, 0], [1, 0], [0, 1]])
-isoproj.audit([[0.0, 1.0], [1.0, 0.0]], [[1.0, 0.0]])
-with contextlib.suppress(SystemExit):
-    isoproj.cli.program.main(["fit", "-h"])
-names = set(sys.modules)
-foreign = ("isoproj.baselines", "isoproj.comparison", "isoproj.plot", "paper")
-assert not [n for n in names if n.startswith(foreign)]
-assert not names & {"matplotlib", "jinja2", "h5py", "dask", "torch"}
+COMMANDS = """
+import sys
+from isoproj.cli.program import main
+for words in sys.argv[1:]:
+    assert main([*words.split(), "-q"]) == 0
+print(*(name for name in sys.modules if name.partition(".")[0] in FOREIGN))
 """
+# What a verb needs neither directly nor indirectly: our folders and libraries.
+FOLDERS = {"baselines", "comparison", "plot", "reporting", "search"}
+LIBRARIES = {"matplotlib", "jinja2", "h5py", "dask", "torch"}
+MOST_MODULES = 98
 
 
-def test_a_fit_imports_neither_comparisons_nor_plots_nor_extras():
+def imported(folder, *commands):
+    """Return the modules of the package and of unwanted libraries after commands."""
+    code = COMMANDS.replace("FOREIGN", repr({"isoproj", "paper", *LIBRARIES}))
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", WORK],
+        [sys.executable, "-W", "ignore", "-c", code, *commands],
         capture_output=True,
         text=True,
         check=False,
+        cwd=folder,
     )
     assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()[-1].split()
+
+
+def test_a_verb_imports_only_what_it_uses(tmp_path):
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(20, 4)))
+    fitted = imported(tmp_path, "fit x.npy -k 2 -o m.isoproj --tol 0.5")
+    assert len(fitted) <= MOST_MODULES
+    others = [
+        "transform m.isoproj x.npy -o z.npy",
+        "audit m.isoproj x.npy",
+        "verify m.isoproj x.npy",
+    ]
+    for names in (fitted, imported(tmp_path, *others)):
+        assert {n.partition(".")[0] for n in names} == {"isoproj"}
+        assert not {n.split(".")[1] for n in names if "." in n} & FOLDERS
+    measured = imported(tmp_path, "audit first:2 x.npy", "info x.npy")
+    assert not [n for n in measured if n.startswith("isoproj.solvers")]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import resource
 import signal
-import subprocess
 import sys
 import time
 import warnings
@@ -15,7 +14,6 @@ import pytest
 
 from attacks.exact import SEED
 from isoproj import NearIsometricProjection, report
-from isoproj.cli.address_space import needed_megabytes
 from isoproj.cli.arguments import EXPORTS
 from isoproj.cli.program import main
 from isoproj.files.export.dense import to_dense, write_folder
@@ -211,66 +209,3 @@ def test_a_full_disk_is_one_clear_line_and_no_file(models, tmp_path, figures):
 
 def test_a_few_verbs_on_a_full_disk(models, tmp_path):
     fill_disk(models, tmp_path, command_lines(models, tmp_path)[::9])
-
-
-# A process of its own: a child of the test's process inherits its memory and BLAS.
-LIMITED_PROGRAM = """
-import resource, sys
-from pathlib import Path
-from isoproj.cli.program import main
-
-pages = int(Path("/proc/self/statm").read_text().split()[0])
-limit = pages * resource.getpagesize() + int(sys.argv[1]) * 2**20
-resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-sys.exit(main(sys.argv[2:]))
-"""
-
-
-def under_limit(line, room):
-    """Run a command that may map ``room`` MB more; return its status and complaint."""
-    command = [sys.executable, "-c", LIMITED_PROGRAM, room, *line]
-    done = subprocess.run(
-        [str(a) for a in command], capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode in (0, 2), (line[0], done.returncode, done.stderr)
-    assert "fault of isoproj" not in done.stderr, done.stderr
-    assert "Traceback" not in done.stderr, done.stderr
-    return done.returncode, done.stderr
-
-
-def with_little_memory(folder, room):
-    """Return the statuses of four commands that may map ``room`` MB more."""
-    data = folder / "a.npy"
-    np.save(data, np.random.default_rng(SEED).normal(size=(3000, 60)))
-    model = folder / "m.isoproj"
-    lines = [
-        ["audit", "first:2", data],
-        ["audit", "first:2", data, "--memory-limit", "0"],
-        ["fit", data, "-k", 2, "--solver", "dual_ascent", "--max-iter", 2],
-        ["fit", data, "-k", 2, "--time-limit", 3, "-o", model],
-    ]
-    statuses = []
-    for line in lines:
-        status, _ = under_limit(line, room)
-        assert model.exists() == (status == 0 and line[-1] == model)
-        statuses.append(status)
-    return statuses
-
-
-@pytest.mark.attack
-@pytest.mark.skipif(sys.platform != "linux", reason="pages of Linux")
-@pytest.mark.parametrize("beyond", [-600, -100, 60, 150, 400])
-def test_little_memory_is_an_answer_or_one_clear_line(tmp_path, figures, beyond):
-    room = needed_megabytes() + beyond
-    ended = with_little_memory(tmp_path, room)
-    assert beyond > 0 or ended == [2] * len(ended)
-    figures(f"{room} MB more: {ended.count(0)} answered, {ended.count(2)} refused")
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="pages of Linux")
-def test_a_limit_too_small_for_the_libraries_is_named_before_they_are_loaded(models):
-    line = ["audit", "first:2", models / "points.npy"]
-    status, text = under_limit(line, needed_megabytes() // 4)
-    assert status == 2
-    assert text.count("\n") == 1
-    assert f"need {needed_megabytes()} MB" in text

@@ -6,14 +6,13 @@ import argparse
 
 from isoproj.cli.console import Console
 from isoproj.cli.models import check_dimensions, map_of, options_data
-from isoproj.cli.outputs import check_outputs, saved
+from isoproj.cli.outputs import check_outputs, save_plot, saved
 from isoproj.cli.payloads import told_data
 from isoproj.comparison.compare import DEFAULT_METHODS
 from isoproj.comparison.compare import compare as run_comparison
 from isoproj.comparison.referee import Record
 from isoproj.numerics.container import write_atomically
 from isoproj.numerics.rounding import counted
-from isoproj.plot.axes import save_axes
 
 
 def compare(options: argparse.Namespace, console: Console) -> None:
@@ -38,9 +37,7 @@ def compare(options: argparse.Namespace, console: Console) -> None:
         )
         console.note(f"wrote {path}: {counted(len(comparison.records), 'record')}")
     if options.plot is not None:
-        axes = comparison.plot()
-        path = saved(console, options.plot, lambda path: save_axes(axes, path))
-        console.note(f"wrote {path}")
+        save_plot(console, options.plot, comparison.plot)
     console.say(comparison.table(options.metric))
     console.tell("compare", data=told_data(data), records=comparison.records)
 

@@ -12,13 +12,12 @@ from isoproj.cli.models import (
     pair_options,
     read_labels,
 )
-from isoproj.cli.outputs import check_outputs, saved
+from isoproj.cli.outputs import check_outputs, save_plot
 from isoproj.cli.payloads import told, told_data
 from isoproj.estimators.curves import (
     distortion_curve,
     guarantee_frontier,
 )
-from isoproj.plot.axes import save_axes
 
 
 def curve(options: argparse.Namespace, console: Console) -> None:
@@ -39,11 +38,7 @@ def curve(options: argparse.Namespace, console: Console) -> None:
             random_state=options.seed,
         )
     if options.plot is not None:
-        from isoproj import plot
-
-        axes = plot.distortion_curve(found)
-        path = saved(console, options.plot, lambda path: save_axes(axes, path))
-        console.note(f"wrote {path}")
+        save_plot(console, options.plot, found.plot)
     console.say(str(found))
     if found.knees:
         console.say(f"knees: k = {', '.join(map(str, found.knees))}")
@@ -80,11 +75,7 @@ def frontier(options: argparse.Namespace, console: Console) -> None:
             random_state=options.seed,
         )
     if options.plot is not None:
-        from isoproj import plot
-
-        axes = plot.frontier(found)
-        path = saved(console, options.plot, lambda path: save_axes(axes, path))
-        console.note(f"wrote {path}")
+        save_plot(console, options.plot, found.plot)
     console.say(str(found))
     points = [
         told(

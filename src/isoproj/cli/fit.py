@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import isoproj
 from isoproj.cli.console import Console
 from isoproj.cli.errors import Interrupted, UsageError
 from isoproj.cli.models import (
@@ -20,13 +21,14 @@ from isoproj.cli.models import (
 )
 from isoproj.cli.outputs import check_model_name, check_outputs, saved
 from isoproj.cli.payloads import told_data, told_heldout, told_or_null, told_prefixes
-from isoproj.estimators.guaranteed_pca import GuaranteedPCA
-from isoproj.estimators.near_isometric import NearIsometricProjection
 from isoproj.numerics.arrays import Rows, as_dense
 from isoproj.numerics.rounding import at_least, at_most, counted, excess
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.proof.certificate import Certificate
 from isoproj.solvers.api import Status
+
+if TYPE_CHECKING:
+    from isoproj import GuaranteedPCA, NearIsometricProjection
 
 # Default number of steps of solvers that take a fixed number.
 _USUAL_STEPS = {"dual_ascent": 120}
@@ -34,8 +36,8 @@ _PROOFS = {"fantope": "weights on pairs", "hull": "the hull of some pairs"}
 # A loss above this is explained.
 _MUCH = 0.95
 _METHODS = {
-    "near-isometric": NearIsometricProjection,
-    "guaranteed-pca": GuaranteedPCA,
+    "near-isometric": "NearIsometricProjection",
+    "guaranteed-pca": "GuaranteedPCA",
 }
 
 
@@ -49,7 +51,7 @@ def fit(options: argparse.Namespace, console: Console) -> None:
         check_dimensions([options.n_components], data)
     console.note(str(data))
     labels = read_labels(options.labels, data)
-    model = _METHODS[options.method](**_parameters(options))
+    model = getattr(isoproj, _METHODS[options.method])(**_parameters(options))
     start = time.perf_counter()
     usual = _USUAL_STEPS.get(options.solver)
     total = None if usual is None else options.max_iter or usual
@@ -166,7 +168,7 @@ def _show(
             f"{guarantee.objective.phrase}, at most "
             f"{at_most(guarantee.kept_bound, 6)} under the cap {guarantee.cap:.6f}"
         )
-    if isinstance(model, NearIsometricProjection) and model.scale is not None:
+    if isinstance(model, isoproj.NearIsometricProjection) and model.scale is not None:
         console.say(
             f"balanced     squared lengths within 1 +- {model.isometry_:.6f}, points "
             f"times {model.scale_:.6f}"

@@ -8,14 +8,12 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
 import isoproj
 from isoproj.cli.errors import UsageError
-from isoproj.estimators.certified import CertifiedProjection
-from isoproj.files.read.maps import MapFile, read_map
 from isoproj.files.read.reading import DataFile, holds_model, read_pairs, read_points
 from isoproj.files.read.sources import split_name
 from isoproj.numerics.arrays import Rows
@@ -25,6 +23,9 @@ from isoproj.numerics.rounding import at_least, at_most
 from isoproj.numerics.storage import MEMORY_LIMIT, Storage
 from isoproj.pairs.rule import WORDS
 from isoproj.proof.certificate import Certificate
+
+if TYPE_CHECKING:
+    from isoproj.files.read.maps import MapFile
 
 # Share of the memory limit for the data; the rest is for the computation.
 _DATA_SHARE = 0.1
@@ -125,6 +126,8 @@ def load_model(path: str) -> Model:
     name = header.get("estimator")
     estimator = None
     if name is not None:
+        from isoproj.estimators.certified import CertifiedProjection
+
         kind = getattr(isoproj, name) if name in isoproj.__all__ else None
         if not (isinstance(kind, type) and issubclass(kind, CertifiedProjection)):
             msg = (
@@ -146,6 +149,8 @@ def map_of(
     name: str, data: DataFile, orientation: Orientation | None = None
 ) -> MapFile:
     """Read the linear map of a file, a folder or ``first:K``, for the data."""
+    from isoproj.files.read.maps import read_map
+
     n_features = int(data.points.shape[1])
     if not name.startswith("first:") and split_name(name)[0].is_file():
         path = split_name(name)[0]

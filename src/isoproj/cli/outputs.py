@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from isoproj.cli.console import Console
 from isoproj.cli.errors import UsageError, line_of
@@ -15,7 +16,6 @@ from isoproj.files.formats import Format, format_of_name
 from isoproj.files.read.sources import split_name
 from isoproj.files.write.writing import check_output, refuse_inputs
 from isoproj.numerics.container import check_writable
-from isoproj.plot.axes import check_figure_name
 
 # Options that name something to read, for all verbs.
 INPUTS = ("model", "data", "file", "pairs", "labels", "heldout", "queries", "maps")
@@ -55,6 +55,8 @@ def check_outputs(
     for name in files:
         check_output(name, inputs=inputs, force=getattr(options, "force", True))
     if plot is not None:
+        from isoproj.plot.axes import check_figure_name
+
         check_figure_name(plot)
     if len({Path(name).resolve() for name in files}) < len(files):
         msg = f"outputs must be different files; got {files[0]} twice. Name another."
@@ -97,3 +99,12 @@ def saved(console: Console, path: str, write: Callable[[str], object]) -> str:
         console.fail(f"{line_of(error)} The result is saved as {elsewhere}.")
         return elsewhere
     return path
+
+
+def save_plot(console: Console, path: str, draw: Callable[[], Any]) -> None:
+    """Draw on new axes and write their figure."""
+    from isoproj.plot.axes import save_axes
+
+    axes = draw()
+    written = saved(console, path, lambda place: save_axes(axes, place))
+    console.note(f"wrote {written}")

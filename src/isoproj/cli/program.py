@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from isoproj.cli.address_space import check_address_space, reserve_buffers
 from isoproj.cli.arguments import parse
 from isoproj.cli.errors import ClaimFailed, Interrupted, UsageError, line_of
 
@@ -48,14 +47,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     """Run a verb; turn every error into one line and an exit status."""
     try:
-        is_limited = check_address_space()
         # Imported here so that help appears at once.
         from isoproj.cli.console import Console
 
         name = f"isoproj.cli.{_MODULES.get(options.verb, options.verb)}"
         module = importlib.import_module(name)
-        if is_limited:
-            reserve_buffers()
         console = Console(
             json=options.json, quiet=options.quiet, verbose=options.verbose
         )

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from isoproj.exceptions import FormatError
 from isoproj.files.formats import VECTOR_TYPES, Format
-from isoproj.files.read.anndata import anndata_contents, is_anndata, read_anndata
-from isoproj.files.read.hdf5 import refuse_elsewhere
 from isoproj.files.read.sources import (
     Content,
     Selection,
@@ -25,7 +23,6 @@ from isoproj.files.read.sources import (
     parsing,
 )
 from isoproj.numerics.arrays import Rows
-from isoproj.numerics.extras import needed
 from isoproj.numerics.storage import Storage
 
 # Arrays that scipy.sparse.save_npz writes for each sparse format.
@@ -52,7 +49,9 @@ def array_contents(source: Source) -> list[Content]:
         if source.format is Format.SAFETENSORS:
             return _safetensors_contents(source)
         if source.format is Format.HDF5:
-            return _hdf5_contents(source)
+            from isoproj.files.read.hdf5 import hdf5_contents
+
+            return hdf5_contents(source)
         vectors = _read_vecs(source)
         return [Content(name="", shape=vectors.shape, dtype=vectors.dtype.str)]
 
@@ -75,22 +74,16 @@ def read_array(
             return _read_npy(source), ""
         if source.format.is_vecs:
             return _read_vecs(source), ""
-        if source.format is Format.HDF5 and _holds_anndata(source):
-            return read_anndata(source, selection, storage)
+        if source.format is Format.HDF5:
+            from isoproj.files.read.hdf5 import read_hdf5
+
+            return read_hdf5(source, selection, storage)
     content = choose_array(source, array_contents(source), selection)
     with parsing(source):
         if source.format is Format.NPZ:
             return _read_npz(source, content, storage), content.name
-        if source.format is Format.SAFETENSORS:
-            with safetensors.safe_open(source.plain_path(), framework="numpy") as file:
-                return _read_tensor(file, content, storage), content.name
-        h5py = _h5py()
-        with h5py.File(source.plain_path(), "r") as file:
-            data = file[content.name]
-            refuse_elsewhere(data)
-            if not content.is_matrix:
-                return data[...], content.name
-            return storage.filled(data, data.shape, data.dtype), content.name
+        with safetensors.safe_open(source.plain_path(), framework="numpy") as file:
+            return _read_tensor(file, content, storage), content.name
 
 
 def _read_tensor(file: Any, content: Content, storage: Storage) -> NDArray[Any]:  # noqa: ANN401
@@ -306,35 +299,4 @@ def _safetensors_contents(source: Source) -> list[Content]:
                     dtype=str(part.get_dtype()).lower(),
                 )
             )
-    return contents
-
-
-def _h5py() -> Any:  # noqa: ANN401 - a module
-    """Return h5py, or raise MissingExtraError."""
-    return needed("h5py", extra="io", purpose="HDF5")
-
-
-def _holds_anndata(source: Source) -> bool:
-    """Return whether an HDF5 file is one of anndata."""
-    with _h5py().File(source.plain_path(), "r") as file:
-        return is_anndata(file)
-
-
-def _hdf5_contents(source: Source) -> list[Content]:
-    """Return the data sets of an HDF5 file, those in groups included."""
-    h5py = _h5py()
-    contents: list[Content] = []
-
-    def see(name: str, item: Any) -> None:  # noqa: ANN401 - h5py has no types
-        if isinstance(item, h5py.Dataset):
-            dtype = item.dtype
-            kind = dtype.str if dtype.kind in "biuf" else f"other {dtype}"
-            contents.append(
-                Content(name=name, shape=tuple(item.shape or ()), dtype=kind)
-            )
-
-    with h5py.File(source.plain_path(), "r") as file:
-        if is_anndata(file):
-            return anndata_contents(file)
-        file.visititems(see)
     return contents

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from isoproj.exceptions import FormatError
 from isoproj.files.formats import BUILT_IN, Format
 from isoproj.files.read.arrays import array_contents, is_model, read_array
-from isoproj.files.read.columnar import column_contents, read_columns
 from isoproj.files.read.sources import (
     Content,
     Selection,
@@ -22,7 +21,6 @@ from isoproj.files.read.sources import (
     choose_columns,
     locate,
 )
-from isoproj.files.read.text import read_text, text_names
 from isoproj.numerics.arrays import Rows, checked_rows, is_sparse
 from isoproj.numerics.rounding import counted
 from isoproj.numerics.storage import MEMORY_LIMIT, Storage, row_slices
@@ -99,12 +97,16 @@ def contents_of(name: str) -> tuple[str, list[Content]]:
         return data.format, [Content(name="", shape=data.points.shape, dtype=dtype)]
     source = _located(name)
     if source.format.is_text:
+        from isoproj.files.read.text import text_names
+
         names, n_columns = text_names(source, Selection(header="auto"))
         labels = names or [str(c) for c in range(n_columns)]
         return source.format.value, [
             Content(name=label, shape=(), dtype="text") for label in labels
         ]
     if source.format.is_table:
+        from isoproj.files.read.columnar import column_contents
+
         return source.format.value, column_contents(source)
     return source.format.value, array_contents(source)
 
@@ -178,9 +180,14 @@ def _from_source(source: Source, selection: Selection, storage: Storage) -> Data
     names: Sequence[str] | None = None
     chosen = ""
     points: Rows
+    # Only the reader that is needed is imported.
     if source.format.is_text:
+        from isoproj.files.read.text import read_text
+
         points, names = read_text(source, selection)
     elif source.format.is_table:
+        from isoproj.files.read.columnar import read_columns
+
         points, names, chosen = read_columns(source, selection, storage)
     else:
         points, chosen = read_array(source, selection, storage)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from isoproj.exceptions import FormatError
-from isoproj.files.read.anndata import is_anndata
+from isoproj.files.read.hdf5 import is_anndata
 from isoproj.files.write.writing import Blocks
 from isoproj.numerics.container import open_atomically
 from isoproj.numerics.extras import needed
