@@ -12,6 +12,8 @@ from hypothesis import given, settings
 from sklearn.neighbors import NearestNeighbors
 
 from isoproj import audit
+from isoproj.numerics.progress import Walk, watching
+from isoproj.pairs.nearness import Nearness
 
 E = "euclidean"
 METRICS = [E, "cosine", "inner_product"]
@@ -216,6 +218,27 @@ def test_recall_is_that_of_exact_fractions(metric, seed):
         q = None if queries is None else of(queries)
         found = audit(of(X), linear, queries=q, **asked).neighbors
         assert found.hits[k].tolist() == exact_hits(X, linear, k, metric, queries)
+
+
+def test_more_neighbours_are_measured_only_where_float32_leaves_them_open(monkeypatch):
+    measured = []
+    exact = Nearness.exact
+
+    def counted(self, queries, rows):
+        measured.append(queries.size)
+        return exact(self, queries, rows)
+
+    monkeypatch.setattr(Nearness, "exact", counted)
+    audit(cloud(4, 500, 30), np.eye(9, 30), recall=(10, 100), spread=False)
+    assert sum(measured) < 500
+
+
+def test_the_walk_that_looks_for_neighbours_has_a_name_of_its_own():
+    walks = []
+    with watching(walks.append, Walk):
+        audit(cloud(3, 40, 5), np.eye(2, 5), recall=3)
+    assert {walk.name for walk in walks} == {"", "neighbours"}
+    assert walks[-1].done == walks[-1].total == 40 * 40
 
 
 def test_the_most_distorted_neighbours_are_named():

@@ -130,7 +130,7 @@ class _Lines:
         elif time.monotonic() - self.last_walk >= _PAUSE:
             self.last_walk = time.monotonic()
             done = f"{walk.done:,} of {walk.total:,} pairs"
-            self.console.note(f"{self.walks}: {done}, {self.speed}")
+            self.console.note(f"{walk.name or self.walks}: {done}, {self.speed}")
 
 
 class _Bars:
@@ -143,7 +143,7 @@ class _Bars:
         n_pairs: int | None,
         total: int | None,
     ) -> None:
-        self.progress, self.n_pairs = progress, n_pairs
+        self.progress, self.walks, self.n_pairs = progress, walks, n_pairs
         self.steps, self.speed = _Steps(total), _Speed()
         self.fit = progress.add_task(
             "fitting", total=total, bounds="", rate="", visible=n_pairs is not None
@@ -163,6 +163,7 @@ class _Bars:
         is_long = self.speed.seconds > _BRIEF and walk.done < walk.total
         self.progress.update(
             self.walk,
+            description=walk.name or self.walks,
             completed=walk.done,
             total=walk.total,
             visible=self.n_pairs is None or is_long,

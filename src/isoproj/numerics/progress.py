@@ -98,10 +98,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """How far a walk over pairs is; ``done`` is 0 at its beginning."""
+    """How far a walk over pairs is; ``done`` is 0 at its beginning.
+
+    ``name`` says what is done, where it is not what the listener expects.
+    """
 
     done: int
     total: int
+    name: str = ""
 
 
 Event: TypeAlias = Step | Walk

@@ -261,10 +261,11 @@ def candidates(
     k: int,
     *,
     leave_out: Callable[[NDArray[Any], slice, slice], None],
-) -> tuple[Indices, Indices]:
+) -> tuple[Indices, Indices, Array]:
     """Return every query, from 0, and row that may be among its ``k`` nearest.
 
-    ``leave_out`` sets the entries of a block that are no candidates to infinity.
+    The third array has their values. ``leave_out`` sets the entries of a block that are
+    no candidates to infinity.
     """
     margins = 2.0 * side.margins(queries)
     limits = np.full(margins.size, np.inf)
@@ -285,10 +286,12 @@ def candidates(
         at, column = at[is_row], column[is_row]
         query, row = np.append(query, at), np.append(row, column + first)
         near = np.append(near, values[at, column])
+        if first == 0:
+            continue
         limits = _limits(query, near, k, margins)
         kept = ~(near > limits[query])
         query, row, near = query[kept], row[kept], near[kept]
-    return query, row
+    return query, row, near
 
 
 def _limits(query: Indices, near: Array, k: int, margins: Array) -> Array:

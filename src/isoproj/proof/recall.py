@@ -170,13 +170,13 @@ def compare_neighbors(
         n_worst=n_worst,
     )
     found: list[_Part] = []
-    tell(Walk(0, n_queries * n_rows))
+    tell(Walk(0, n_queries * n_rows, "neighbours"))
     with one_blas_thread():
         starts = range(0, n_queries, _QUERIES)
         for part in threaded_map(search.visit, starts, n_threads()):
             found.append(part)
             done = min(n_queries, len(found) * _QUERIES)
-            tell(Walk(done * n_rows, n_queries * n_rows))
+            tell(Walk(done * n_rows, n_queries * n_rows, "neighbours"))
     return _joined(found, search, metric, n_queries)
 
 
@@ -276,40 +276,63 @@ class _Search:
         return np.column_stack([queries[worst], rows[worst]]), losses[worst]
 
     def _ordered(self, side: Nearness, queries: slice) -> _Ordered:
-        """Return the rows that may be nearest to some queries, nearest first."""
+        """Return the rows that may be nearest to some queries, nearest first.
+
+        Rows that float32 leaves open are measured in float64, and those that this
+        leaves open in whole numbers.
+        """
         leave_out = without_own if self.is_own else with_all
-        query, row = candidates(side, queries, self.ks[-1], leave_out=leave_out)
-        values, tolerances = side.exact(query + queries.start, row)
-        order = np.lexsort((row, values - tolerances, query))
-        query, row = query[order], row[order]
-        low, high = (values - tolerances)[order], (values + tolerances)[order]
-        starts = np.searchsorted(query, np.arange(queries.stop - queries.start + 1))
-        place = np.arange(row.size) - starts[query]
-        # Rows whose intervals meet, one after another, are a cluster.
-        rank = np.empty(row.size, dtype=np.int64)
-        rank[ascending := np.argsort(high, kind="stable")] = np.arange(row.size)
-        reach = np.maximum.accumulate(query * row.size + rank) - query * row.size
-        is_first = np.append(True, low[1:] > high[ascending[reach[:-1]]])
-        is_first |= place == 0
-        edges = np.append(np.flatnonzero(is_first), row.size)
-        cluster = np.cumsum(is_first) - 1
+        query, row, near = candidates(side, queries, self.ks[-1], leave_out=leave_out)
+        margins, start = side.margins(queries)[query], queries.start
+        # A value that says nothing is NaN.
+        low = np.nan_to_num(near - margins, nan=-np.inf)
+        high = np.nan_to_num(near + margins, nan=np.inf)
+        place = np.arange(row.size)
+        place -= np.searchsorted(np.sort(query), np.sort(query))
+        order, group, is_open = self._grouped(query, low, high, place)
+        query, row, at = query[order], row[order], np.flatnonzero(is_open)
+        values, margins = side.exact(query[at] + start, row[at])
+        order, group, is_open = self._grouped(
+            group[at], values - margins, values + margins, place[at]
+        )
+        row[at], margins = row[at][order], margins[order]
         n_nearer = place.copy()
-        cut = {
-            int(cluster[at])
-            for k in {1, *self.ks}
-            for at in starts[:-1][starts[:-1] + k < starts[1:]] + k
-            if not is_first[at]
-        }
-        for number in cut:
-            part = slice(edges[number], edges[number + 1])
-            keys = self._keys(side, query[part.start] + queries.start, row[part])
-            settled = sorted(range(len(keys)), key=lambda i: (keys[i], row[part][i]))
-            row[part] = row[part][settled]
-            keys = [keys[i] for i in settled]
-            firsts = {key: at for at, key in reversed(list(enumerate(keys)))}
-            n_nearer[part] = place[part.start] + np.array([firsts[k] for k in keys])
+        numbers = np.unique(group[is_open])
+        for first, stop in zip(
+            np.searchsorted(group, numbers),
+            np.searchsorted(group, numbers, "right"),
+            strict=True,
+        ):
+            these, rows = at[first:stop], row[at[first:stop]]
+            keys = [0] * rows.size
+            if margins[first:stop].any():
+                keys = self._keys(side, query[these[0]] + start, rows)
+            settled = sorted(range(rows.size), key=lambda i: (keys[i], rows[i]))
+            row[these], keys = rows[settled], [keys[i] for i in settled]
+            nearer = {key: i for i, key in reversed(list(enumerate(keys)))}
+            n_nearer[these] = place[these[0]] + np.array([nearer[key] for key in keys])
         codes = query * np.int64(side.n_rows) + row
         return _Ordered(row, codes, place, n_nearer)
+
+    def _grouped(
+        self, group: Indices, low: Array, high: Array, place: Indices
+    ) -> tuple[Indices, Indices, NDArray[np.bool_]]:
+        """Return an order of intervals, and in it groups of those that meet.
+
+        Intervals of different groups do not meet. A group is open, as the last array
+        says, if one of the numbers of neighbours falls within it.
+        """
+        order = np.lexsort((low, group))
+        group, low, high = group[order], low[order], high[order]
+        rank = np.empty(order.size, dtype=np.int64)
+        ascending = np.argsort(high, kind="stable")
+        rank[ascending] = np.arange(order.size)
+        reach = np.maximum.accumulate(group * order.size + rank) % max(1, order.size)
+        is_first = np.append(True, group[1:] != group[:-1])[: order.size]
+        is_first[1:] |= low[1:] > high[ascending[reach[:-1]]]
+        parts = np.cumsum(is_first)
+        is_cut = ~is_first & np.isin(place, [1, *self.ks])
+        return order, parts, np.isin(parts, parts[is_cut])
 
     def _keys(self, side: Nearness, query: int, rows: Indices) -> list[Any]:
         """Return comparable numbers of rows, without rounding; the same for copies."""

@@ -69,7 +69,7 @@ def needed_rows(
 
     def visit(queries: slice) -> tuple[Indices, Indices, Indices, NDArray[np.bool_]]:
         chosen = leave_out if is_own else with_all
-        query, row = candidates(side, queries, k, leave_out=chosen)
+        query, row, _ = candidates(side, queries, k, leave_out=chosen)
         values, tolerances = side.exact(query + queries.start, row)
         order = np.lexsort((values, query))
         query, row = query[order], row[order]
