@@ -78,6 +78,11 @@ class DaskEngine:
         self._sent: tuple[Geometry, Any] | None = None
         self._unread: Geometry = None
 
+    @property
+    def n_threads(self) -> int:
+        """Threads of the whole cluster."""
+        return max(1, int(sum(self.client.nthreads().values())))
+
     def __deepcopy__(self, memo: object) -> DaskEngine:
         # A connection cannot be copied; scikit-learn's clone shares it.
         return self
@@ -176,8 +181,7 @@ class DaskEngine:
 
     def _batches(self, tasks: Sequence[Task]) -> list[list[Task]]:
         """Return tasks in batches; long early stripes and short late ones are mixed."""
-        threads = max(1, sum(self.client.nthreads().values()))
-        count = min(len(tasks), _BATCHES * threads)
+        count = min(len(tasks), _BATCHES * self.n_threads)
         return [list(tasks[i::count]) for i in range(count)]
 
     def _points_at_workers(self, points: Geometry) -> Any:  # noqa: ANN401 - a future

@@ -32,7 +32,7 @@ from isoproj.numerics.arrays import Rows, check_memory_limit, is_number
 from isoproj.numerics.container import Tensors, read_container, write_container
 from isoproj.numerics.progress import Step
 from isoproj.numerics.spectral import Indices
-from isoproj.pairs.rule import LABELLED, label_codes
+from isoproj.pairs.rule import LABELLED, PairKind, label_codes
 from isoproj.proof.bounds import certify_exclusion
 from isoproj.proof.certificate import Certificate
 from isoproj.proof.heldout import (
@@ -58,6 +58,8 @@ __all__ = ["CertifiedProjection"]
 
 # A distortion below this is rounding.
 _NOTHING = 1e-9
+# What measuring held-out rows costs, in searches for the worst pair of the others.
+_HELDOUT_SCANS = 10
 
 
 class CertifiedProjection(CallbackSupport, LinearProjection):
@@ -139,6 +141,7 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
                 memory_limit=float(self.memory_limit),
                 engine=self.engine,
             )
+            geometry, journal.clock = self._shared(geometry, journal.clock, split)
             result, certificate = self._found(geometry, journal, seed, last)
             if result.dimensions is not None and result.dimensions.impossible:
                 assert self.max_distortion is not None
@@ -167,7 +170,10 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
         """Solve and certify, with prefixes where they are asked for."""
         if self.nested is None:
             result = self._solved(geometry, journal, seed, last)
-            return result, self._certified(geometry, result)
+            certificate = geometry.certified(
+                result.known, lambda over: self._certified(over, result)
+            )
+            return result, certificate
         return fit_nested(
             geometry,
             self._problem(geometry, journal, seed),
@@ -175,6 +181,16 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
             self.nested_weights,
             self._objective(),
         )
+
+    def _shared(
+        self, geometry: Geometry, clock: Clock, split: Split | None
+    ) -> tuple[Geometry, Clock]:
+        """Return the geometry and the solver's clock, which share the time there is."""
+        n_scans = 1 + len(self.nested or ())
+        if split is not None:
+            # Pairs with rows held out are listed, sorted and walked over twice.
+            n_scans += _HELDOUT_SCANS
+        return geometry.sharing(clock, self.n_components, n_scans)
 
     @abstractmethod
     def _solved(
@@ -299,8 +315,10 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
             msg = f"{path} must hold parameters that fit its class: {error}"
             raise FormatError(msg) from None
         _check_prefixes(path, certificate, model.nested)
-        if certificate.listed_pairs is not None and model.pairs == "all":
-            model.pairs = certificate.listed_pairs
+        listed = certificate.listed_pairs
+        is_listed = certificate.pair_kind is PairKind.LISTED
+        if listed is not None and is_listed and model.pairs == "all":
+            model.pairs = listed
         if names is not None:
             model.feature_names_in_ = np.asarray(names, dtype=object)
         model._adopt(certificate)
@@ -415,13 +433,28 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
             self.status_ = Status.OPTIMAL
         if result.dimensions is not None and result.dimensions.status.advice:
             self.status_ = result.dimensions.status
+        if self._is_cut_short:
+            self.status_ = Status.TIME_LIMIT
         self.history_ = result.history
         # A fit that had nothing to iterate on has looked at its answer once.
         self.n_iter_ = result.history[-1].iteration if result.history else 1
 
+    @property
+    def _is_cut_short(self) -> bool:
+        """Whether time was short of a walk over all pairs that the user asked for."""
+        asked = isinstance(self.pairs, str) and self.pairs == PairKind.SAMPLED
+        return self.certificate_.pair_kind is PairKind.SAMPLED and not asked
+
+    def _sampled_words(self) -> str:
+        """Return what a distortion over a sample stands for, where time was short."""
+        if not self._is_cut_short:
+            return ""
+        return f" over a sample alone ({self.certificate_.sampled_words})"
+
     def _warn(self, geometry: Geometry) -> None:
         """Warn if nothing is lost, if rounding loses more, or of an early stop."""
-        geometry.warn_of_rounding(self.certificate_, stacklevel=3)
+        if not self._is_cut_short:
+            geometry.warn_of_rounding(self.certificate_, stacklevel=3)
         k, n_dims = self.n_components_, geometry.points.n_dims
         if k > n_dims and self.distortion_ <= _NOTHING:
             msg = (
@@ -433,8 +466,8 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
         if self.status_.advice:
             msg = (
                 f"Stopped early ({self.status_}) at distortion "
-                f"{self.distortion_:.4f}, lower bound {self.lower_bound_:.4f}; both "
-                f"hold. {self.status_.advice}"
+                f"{self.distortion_:.4f}{self._sampled_words()}, lower bound "
+                f"{self.lower_bound_:.4f}; both hold. {self.status_.advice}"
             )
             warnings.warn(msg, ConvergenceWarning, stacklevel=3)
 

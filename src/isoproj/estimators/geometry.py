@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
@@ -14,15 +15,17 @@ from isoproj.engines.base import Engine
 from isoproj.estimators.base import images_of, shipped_components
 from isoproj.exceptions import DuplicatePointsWarning, InfeasibleError
 from isoproj.numerics.arrays import Rows, as_dense
+from isoproj.numerics.progress import OutOfTime, ending_within
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.storage import Storage
+from isoproj.pairs.estimate import scan_seconds
 from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.points import Points
-from isoproj.pairs.rule import PairRule, PairSet, prepare_pairs
+from isoproj.pairs.rule import PairRule, PairSet, prepare_pairs, sampled_instead
 from isoproj.proof.bounds import Map, certify, certify_guarantee, certify_hull
 from isoproj.proof.certificate import Certificate
 from isoproj.proof.objective import Objective, objective_matrix
-from isoproj.solvers.api import Result, Subspace, Weights
+from isoproj.solvers.api import Clock, Result, Subspace, Weights
 
 __all__ = ["Geometry"]
 
@@ -35,6 +38,19 @@ _HELD = 1e5
 # kept, is not worth a warning.
 _LEAST = 1e-4
 _SHARE = 0.01
+# What a certificate may take beyond a time limit: a share of it, and seconds.
+_LATE_SHARE = 0.05
+_LATE = 0.5
+# Share of the time left that a certificate may take from the solver, and seconds that
+# it takes besides its walk over pairs.
+_MOST_TIME = 0.4
+_BESIDES = 0.1
+# A scan may take this much more than its estimate.
+_MARGIN = 1.3
+# Of the pairs that stand for all where time is short.
+_SEED = 0
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +58,7 @@ class Geometry:
     """What a fit works on: the rows as validated, their points, the pairs that count.
 
     Distances that are needed again may take ``memory_limit`` bytes. Walks over pairs
-    run on ``engine``.
+    run on ``engine``. Certificates should be ready by the ``deadline``, if any.
     """
 
     rows: Rows
@@ -50,6 +66,7 @@ class Geometry:
     pairs: PairSet
     memory_limit: float = 2e9
     engine: Engine | None = None
+    deadline: Clock | None = None
 
     @staticmethod
     def prepare(
@@ -83,6 +100,55 @@ class Geometry:
             memory_limit=self.memory_limit,
             engine=self.engine,
         )
+
+    def sharing(
+        self, clock: Clock, k: int | None, n_scans: int = 1
+    ) -> tuple[Geometry, Clock]:
+        """Return the geometry with its deadline, and the clock of its solver.
+
+        The solver's clock leaves time for ``n_scans`` exact searches under a map to
+        ``k`` dimensions, or for a sample where these would take too much of the limit.
+        """
+        left = clock.left
+        if left is None:
+            return self, clock
+        needed = _BESIDES + n_scans * _MARGIN * self.scan_seconds(k)
+        limit = clock.seconds + left
+        late = clock.until(limit * (1.0 + _LATE_SHARE) + _LATE)
+        geometry = replace(self, deadline=late)
+        return geometry, clock.until(limit - min(needed, _MOST_TIME * left))
+
+    def scan_seconds(self, k: int | None) -> float:
+        """Return about how long an exact search takes, with ``k`` dimensions kept."""
+        k = self.points.n_dims if k is None else k
+        return scan_seconds(self.points, self.pairs, k, self.engine)
+
+    def certified(
+        self,
+        known: Iterable[Indices],
+        certify: Callable[[Geometry], Answer],
+        *,
+        k: int | None = None,
+        n_scans: int = 1,
+    ) -> Answer:
+        """Certify over all pairs, or over a sample where the deadline is too close.
+
+        The sample is of all pairs; ``known`` pairs, on which proofs rest, are in it.
+        """
+        if self.deadline is None or self.pairs.listed is not None:
+            return certify(self)
+        left = self.deadline.left or 0.0
+        if n_scans * self.scan_seconds(k) < left:
+            try:
+                with ending_within(left):
+                    return certify(self)
+            except OutOfTime:
+                pass
+        pairs = np.concatenate([*known, self.search.decode(self.search.recent)])
+        sampled = sampled_instead(
+            self.points, self.pairs, pairs, int(self.rows.shape[0]), _SEED
+        )
+        return certify(replace(self, pairs=sampled))
 
     @property
     def rounding(self) -> float:

@@ -103,7 +103,10 @@ class NearIsometricProjection(CertifiedProjection):
     max_iter : int or None, default=None
         Most iterations; None means the solver's own default (120 for the paper's).
     time_limit : float or None, default=None
-        Seconds after which the best certified answer so far is returned.
+        Seconds after which the best certified answer so far is returned. Where that is
+        too little to walk over all pairs once, ``distortion_`` is over a random sample
+        of them: ``certificate_.pair_kind`` is then ``"sample"``, and a warning and the
+        certificate say with 95 % confidence what share of all pairs may lose more.
     random_state : int, RandomState instance or None, default=None
         Decides the samples and random starts of ``"minimax"``; ``"dual_ascent"`` draws
         none.
@@ -146,7 +149,8 @@ class NearIsometricProjection(CertifiedProjection):
         Orthonormal rows, in the precision of the data, ordered by the variance they
         carry; with ``nested``, within every block between two prefixes.
     distortion_ : float
-        Largest loss over all pairs that count; exact.
+        Largest loss over all pairs that count; exact, unless ``time_limit`` left no
+        time for all of them.
     lower_bound_ : float
         No projection to as many dimensions has a smaller distortion.
     worst_pairs_ : ndarray of shape (m, 2)

@@ -26,16 +26,21 @@ def fit_nested(
     ks = [*prefixes, problem.k]
     found = solve_nested(problem, ks, weights)
     components = geometry.components(found.basis, ks[-1], prefixes)
-    certificates = []
-    for k in ks:
-        alone = found.separate[k]
-        certificate = geometry.certify(components[:k], alone.dual, alone.hull)
-        if objective is not None:
-            # A prefix that a fit had no time to cap is held to what it loses.
-            cap = max(alone.cap or 0.0, certificate.distortion)
-            certificate = geometry.with_guarantee(certificate, alone, objective, cap)
-        certificates.append(certificate)
-    return found.whole, replace(certificates[-1], prefixes=tuple(certificates[:-1]))
+
+    def certify(over: Geometry) -> Certificate:
+        certificates = []
+        for k in ks:
+            alone = found.separate[k]
+            certificate = over.certify(components[:k], alone.dual, alone.hull)
+            if objective is not None:
+                # A prefix that a fit had no time to cap is held to what it loses.
+                cap = max(alone.cap or 0.0, certificate.distortion)
+                certificate = over.with_guarantee(certificate, alone, objective, cap)
+            certificates.append(certificate)
+        return replace(certificates[-1], prefixes=tuple(certificates[:-1]))
+
+    known = [pairs for k in ks for pairs in found.separate[k].known]
+    return found.whole, geometry.certified(known, certify, k=problem.k, n_scans=len(ks))
 
 
 def check_nested(nested: object, weights: object, n_components: int | None) -> None:

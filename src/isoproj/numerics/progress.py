@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -17,6 +18,8 @@ from typing import TypeAlias
 LOGGER = logging.getLogger("isoproj")
 # Without a handler of the user's own, records are not printed.
 LOGGER.addHandler(logging.NullHandler())
+# Share of its time after which a walk's speed tells its end.
+_KNOWN = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +111,10 @@ class Walk:
     name: str = ""
 
 
+class OutOfTime(Exception):  # noqa: N818 - a signal between our own functions
+    """A walk over pairs would not end in time."""
+
+
 Event: TypeAlias = Step | Walk
 Listener: TypeAlias = Callable[[Event], None]
 
@@ -132,6 +139,30 @@ def watching(
         yield
     finally:
         _listeners.reset(token)
+
+
+@contextmanager
+def ending_within(seconds: float) -> Iterator[None]:
+    """Raise OutOfTime from a walk inside the context that will not end in time.
+
+    A walk that has taken a tenth of the time tells how long the rest of it takes.
+    """
+    end = time.monotonic() + seconds
+    began = time.monotonic()
+
+    def judge(walk: Walk) -> None:
+        nonlocal began
+        now = time.monotonic()
+        if walk.done == 0:
+            began = now
+            return
+        left = (now - began) * (walk.total / walk.done - 1.0)
+        is_known = now - began > _KNOWN * seconds
+        if left > 0.0 and (now > end or (is_known and now + left > end)):
+            raise OutOfTime
+
+    with watching(judge, Walk):
+        yield
 
 
 def tell(event: Event) -> None:

@@ -250,7 +250,8 @@ def _nearest(rows: Real, middles: Real) -> Indices:
     half = 0.5 * squared_lengths(middles)
 
     def look(start: int) -> Indices:
-        return np.argmin(half - rows[start : start + _ROWS] @ middles.T, axis=1)
+        products = rows[start : start + _ROWS] @ middles.T
+        return np.asarray(np.argmin(half - products, axis=1))
 
     return np.concatenate(
         list(threaded_map(look, range(0, len(rows), _ROWS), n_threads()))

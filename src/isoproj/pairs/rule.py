@@ -346,6 +346,22 @@ def _selected(
     return PairSet(kind, listed, n_pairs, n_identical, n_close, rule)
 
 
+def sampled_instead(
+    points: Points, pairs: PairSet, known: Indices, n_rows: int, seed: int
+) -> PairSet:
+    """Return a random sample of all pairs, with known ones, as the pairs that count.
+
+    Rows that count as directions all stay.
+    """
+    drawn = sample_pairs(points, _SAMPLE, seed)
+    both = np.concatenate([drawn, known])
+    both = both[(both < n_rows).all(axis=1)]
+    listed = check_pair_list(both[points.are_distinct(both)], n_rows)
+    rule = replace(pairs.rule, pairs=listed)
+    named = _listed(rule, points, n_rows)
+    return _selected(PairKind.SAMPLED, rule, points, named)
+
+
 def _check_some(rule: PairRule, selected: PairSet) -> None:
     if selected.n_pairs:
         return

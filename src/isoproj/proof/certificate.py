@@ -258,6 +258,17 @@ class Certificate(Shown):
         return f"{self.n_pairs:,} of {total:,} {what} ({rule})"
 
     @property
+    def sampled_words(self) -> str:
+        """What a sample says of all pairs, with its confidence; empty without one."""
+        if self.pair_kind is not PairKind.SAMPLED:
+            return ""
+        share = 1.0 if self.sampled_share is None else self.sampled_share
+        return (
+            "sampled: of all pairs, with 95 % confidence, at most "
+            f"{at_most(100 * share)}% lose more"
+        )
+
+    @property
     def pairs(self) -> PairRule:
         """The pairs that count; ``audit`` and the estimators accept this object."""
         listed = self.listed_pairs
@@ -271,12 +282,8 @@ class Certificate(Shown):
     def __str__(self) -> str:
         # Percentages are rounded so that the statement remains true.
         if self.pair_kind is PairKind.SAMPLED:
-            share = 100.0 if self.sampled_share is None else 100 * self.sampled_share
             what = "sampled distances"
-            rest = (
-                " Sampled: of all pairs, with 95 % confidence, at most "
-                f"{at_most(share)}% keep less."
-            )
+            rest = f" {self.sampled_words.capitalize()}."
         else:
             what = "distances and lengths" if self.include_norms else "distances"
             rest = ""

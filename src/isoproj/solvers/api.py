@@ -393,3 +393,11 @@ class Result:
     average: Step | None = None
     hull: Subspace | None = None
     history: tuple[Step, ...] = field(default=(), repr=False)
+
+    @property
+    def known(self) -> list[Indices]:
+        """Pairs on which proofs rest."""
+        found = [self.dual.pairs, self.multipliers.pairs]
+        found += [self.hull.pairs] if self.hull is not None else []
+        dimensions = self.dimensions
+        return found + ([dimensions.proof.pairs] if dimensions is not None else [])

@@ -1,0 +1,61 @@
+"""Estimate how long one exact search of all pairs takes, from a block of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from isoproj.engines.base import Engine
+from isoproj.numerics.arrays import is_sparse
+from isoproj.numerics.threads import n_threads, one_blas_thread
+from isoproj.pairs.losses import exact_losses
+from isoproj.pairs.points import Points
+from isoproj.pairs.rule import PairSet
+
+# Points on both sides of the block, and pairs of a list that are measured.
+_BLOCK = 1024
+_LISTED = 512
+# Further columns of a sieve's product, and the passes over a block of a whole scan.
+_FURTHER = 64
+_PASSES = 3.0
+_REPEATS = 3
+# Pairs up to which a scan looks at every pair.
+_FEW = 2_000_000
+
+
+def scan_seconds(
+    points: Points, pairs: PairSet, k: int, engine: Engine | None = None
+) -> float:
+    """Return about how long the exact worst pair under a map to ``k`` takes."""
+    workers = n_threads() if engine is None else getattr(engine, "n_threads", 1)
+    d = int(points.rows.shape[1])
+    if not pairs.is_dense(points.n_points):
+        assert pairs.listed is not None
+        some = pairs.listed[:: max(1, pairs.n_pairs // _LISTED)][:_LISTED]
+        some_map = np.eye(min(k, d), d)
+        each = _seconds(lambda: exact_losses(points, some, some_map)) / len(some)
+        return each * pairs.n_pairs / workers
+    is_sieved = pairs.n_pairs > _FEW and not is_sparse(points.rows)
+    is_sieved &= pairs.listed is None
+    width = k + (_FURTHER if is_sieved else points.n_dims)
+    rows = np.full((_BLOCK, width), 0.5, np.float32)
+
+    def block() -> object:
+        return np.flatnonzero(rows @ rows.T < 0.0)
+
+    with one_blas_thread():
+        each = _seconds(block) / _BLOCK**2
+    each *= 1.0 if is_sieved else _PASSES
+    return each * points.n_points**2 / 2.0 / workers
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    """Return the shortest time of a piece of work."""
+    times = []
+    for _ in range(_REPEATS):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return min(times)
