@@ -188,7 +188,7 @@ def _completion(parser: argparse.ArgumentParser, shell: str) -> str:
     """Return the completion script of a shell."""
     from isoproj.cli.completion import script
 
-    return script(parser, shell)
+    return script(verbs_of(parser), shell)
 
 
 def _schema(_: argparse.ArgumentParser, verb: str) -> str:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from isoproj.cli.arguments import verbs_of
 
-
-def script(parser: argparse.ArgumentParser, shell: str) -> str:
-    """Return the completion script for bash, zsh or fish."""
-    verbs = verbs_of(parser)
+def script(verbs: dict[str, argparse.ArgumentParser], shell: str) -> str:
+    """Return the completion script for bash, zsh or fish, from the parsers of verbs."""
     if shell == "fish":
         return _fish(verbs)
     begin = "autoload -U +X bashcompinit && bashcompinit\n" if shell == "zsh" else ""
