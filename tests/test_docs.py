@@ -13,6 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import claims
 import numpy as np
 import pytest
 import scipy.stats
@@ -63,6 +64,25 @@ def test_quick_start_and_tutorials_have_examples():
     for page in ("docs/quickstart.md", "docs/which-method.md", "docs/limits.md"):
         assert blocks_of(page)
     assert all(blocks_of(p) for p in PAGES if p.startswith("docs/tutorials/"))
+
+
+def test_readme_and_the_ledger_of_its_figures_are_equal():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    stated = (DOCS / "claims.md").read_text(encoding="utf-8")
+    made = re.search(r"digits\. (\d{4}-\d\d-\d\d)\.", stated)[1]
+    assert claims.ledger(text, made) == stated
+    assert claims.with_grid(text) == text
+    assert claims.missing(text) == []
+
+
+def test_every_figure_of_readme_is_in_the_ledger():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    prose = re.sub(r"```(python|sh).*?```", "", text, flags=re.DOTALL)
+    stated = (DOCS / "claims.md").read_text(encoding="utf-8")
+    chosen = {"3.11", "0.3", "1.8"}  # of Python, a cap, and pairs by the billion
+    figures = set(re.findall(r"\d+\.\d+", prose)) - chosen
+    assert len(figures) > 20
+    assert all(figure in stated for figure in figures)
 
 
 def test_links_between_pages_lead_somewhere():

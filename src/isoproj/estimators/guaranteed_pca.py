@@ -120,7 +120,7 @@ class GuaranteedPCA(CertifiedProjection):
     >>> from sklearn.datasets import load_wine
     >>> from isoproj import GuaranteedPCA
     >>> X = load_wine().data
-    >>> model = GuaranteedPCA(n_components=3).fit(X)
+    >>> model = GuaranteedPCA(n_components=3, random_state=0).fit(X)
     >>> model.distortion_ <= model.max_distortion_
     True
     >>> model.kept_ <= model.kept_bound_

@@ -278,7 +278,7 @@ def verify(
     >>> import numpy as np
     >>> from isoproj import NearIsometricProjection, verify
     >>> X = np.random.default_rng(0).normal(size=(12, 5))
-    >>> model = NearIsometricProjection(n_components=2).fit(X)
+    >>> model = NearIsometricProjection(n_components=2, random_state=0).fit(X)
     >>> verify(model.certificate_, X)
     """
     for claim in check_claims(certificate, X, memory_limit=memory_limit):
