@@ -38,7 +38,7 @@ class DualAscent(NearIsometricProjection):
     >>> import numpy as np
     >>> from isoproj.baselines import DualAscent
     >>> X = np.random.default_rng(0).normal(size=(20, 6))
-    >>> model = DualAscent(n_components=3).fit(X)
+    >>> model = DualAscent(n_components=3, random_state=0).fit(X)
     >>> model.n_iter_
     120
     """
