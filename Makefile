@@ -1,72 +1,87 @@
-# Two commands for a newcomer: `make demo` and `make test`.
-# `make demo` installs isoproj alone in .venv; `make test` adds what the tests need.
-# Both install once; a second run starts at once.
+# `make help` lists the targets. Everything is installed in .venv on its first use, once.
 PYTHON ?= python3
 BIN := .venv/bin
 CORE := .venv/.core
 SETUP := .venv/.ready
+PAPER := .venv/.paper
+CONSUMERS := .venv-consumers
+ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+QUICK := -m "not slow and not consumers and not attack"
 
-.PHONY: demo reproduce results test test-slow test-attack test-browser test-consumers test-matrix docs claims newcomer lint dist clean
+.DEFAULT_GOAL := help
+.PHONY: help demo reproduce results test lint coverage test-slow test-attack \
+  test-browser test-consumers test-matrix docs claims dist clean
 
-demo: $(CORE)
+help: ## list these targets
+	@awk -F ':.*## ' '/^##@/ { print "\n" substr($$0, 5) } \
+	  /^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+##@ Try it
+demo: $(CORE) ## fit, certify and compare on a small data set
 	$(BIN)/python -m isoproj demo
 
-# The experiments of the paper again; paper/README.md maps them to the code. Small samples
-# and two seeds take about 20 minutes on two cores, FULL=1 about two hours. Finished cells
-# are kept: the same command goes on where it was stopped.
-reproduce: .venv/.paper
+##@ The paper (its map to the code is paper/README.md)
+# Finished cells are kept: the same command goes on where it was stopped.
+reproduce: $(PAPER) ## its experiments again, 20 minutes on two cores; FULL=1 two hours
 	$(BIN)/python -m paper $(if $(FULL),--full) -o $(or $(OUT),reproduced)
 
-# The page of results and its figures, from the records that are kept.
-results: .venv/.paper
+results: $(PAPER) ## the page docs/results.md, from the records that are kept
 	$(BIN)/python -m paper --full --report paper/records.jsonl.gz -o docs/results
 
+##@ Test
 # Types are checked beside the tests; either fault fails the command. Each of the two
 # test processes has a core of its own, so BLAS must not start threads on both.
-test: $(SETUP)
+test: $(SETUP) ## lint, types and tests: what every change needs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	@$(BIN)/mypy > .venv/mypy.log 2>&1 & types=$$!; \
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
-	  $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not consumers and not attack"; tested=$$?; \
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist worksteal $(QUICK); tested=$$?; \
 	wait $$types; typed=$$?; \
 	echo "mypy: $$(cat .venv/mypy.log)"; \
 	[ $$tested -eq 0 ] && [ $$typed -eq 0 ]
 
-test-slow: $(SETUP)
+lint: .venv-lint/.ready ## lint and types alone
+	.venv-lint/bin/ruff check .
+	.venv-lint/bin/ruff format --check .
+	.venv-lint/bin/mypy
+
+coverage: $(SETUP) ## which lines the tests run
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist worksteal $(QUICK) \
+	  --cov --cov-report=term:skip-covered --cov-report=xml
+
+test-slow: $(SETUP) ## the suites that take minutes
 	$(BIN)/python -m pytest -m "slow and not browser and not consumers and not attack"
 
-# Attacks by the thousand: exact rational fuzz, forged files, killed writers and workers,
-# full disks, little memory. Seeds and figures are printed; SEED=N runs other attacks.
-test-attack: $(SETUP)
-	ISOPROJ_ATTACK_SEED=$(SEED) OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
+# Seeds and figures are printed; SEED=N runs other attacks.
+test-attack: $(SETUP) ## fuzz in exact rationals, forged files, kills, full disks; minutes
+	ISOPROJ_ATTACK_SEED=$(SEED) $(ONE_THREAD) \
 	  $(BIN)/python -m pytest -n 2 --dist worksteal -m attack tests/attacks
 
-# Needs the programs chromium and chromedriver (Debian: chromium, chromium-driver).
-test-browser: $(SETUP)
+test-browser: $(SETUP) ## the report in a real Chromium (Debian: chromium, chromium-driver)
 	$(BIN)/python -m pytest -m browser tests/reporting
 
-# Real consumers, each with the real thing, in an environment of their own (torch is large).
-# The table of differences is printed; TABLE=benchmarks/results/consumers.md keeps it.
-CONSUMERS := .venv-consumers
-test-consumers: $(CONSUMERS)/.ready
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
-	  $(CONSUMERS)/bin/python -m pytest -m consumers tests/consumers \
+# In an environment of their own (torch is large). The table of differences is printed;
+# TABLE=benchmarks/results/consumers.md keeps it.
+test-consumers: $(CONSUMERS)/.ready ## PostgreSQL, sentence-transformers, Qdrant: the real ones
+	$(ONE_THREAD) $(CONSUMERS)/bin/python -m pytest -m consumers tests/consumers \
 	  $(if $(TABLE),--table $(TABLE))
 
-$(CONSUMERS)/.ready: pyproject.toml
-	@echo "Installing the consumers in $(CONSUMERS) (once; some minutes)"
-	@[ -x $(CONSUMERS)/bin/python ] || $(PYTHON) -m venv $(CONSUMERS)
-	@$(CONSUMERS)/bin/python -m pip install --quiet --disable-pip-version-check \
-	  -e '.[consumers]'
-	@touch $@
-
-# The suite on every Python that is found, and on the lowest versions allowed.
-test-matrix: .venv-tools/.ready
+test-matrix: .venv-tools/.ready ## every Python found, and the lowest versions allowed
 	.venv-tools/bin/nox --no-error-on-missing-interpreters -s tests lowest
 
-# Source archive and wheel: built, checked, installed in an empty environment and tried.
-dist: .venv-tools/.ready
+##@ Publish
+# A warning is an error, and so is a page that loads anything from another host.
+docs: $(SETUP) ## the site, in docs/_build/html
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@! grep -rnE '<(script|link|img|iframe)[^>]*(src|href)="(https?:)?//' \
+	  --include='*.html' docs/_build/html
+	@! grep -rnE '(url\(|@import )["'"'"' ]*(https?:)?//' --include='*.css' docs/_build/html
+
+# Seconds, once the tables in benchmarks/results are as they should be.
+claims: $(SETUP) ## README's figures and their ledger, made again
+	$(BIN)/python benchmarks/claims.py
+
+dist: .venv-tools/.ready ## source archive and wheel: built, checked, installed and tried
 	rm -rf dist .venv-wheel
 	.venv-tools/bin/python -m build --outdir dist .
 	.venv-tools/bin/python -m twine check --strict dist/*
@@ -75,54 +90,44 @@ dist: .venv-tools/.ready
 	cd .venv-wheel && bin/isoproj demo && bin/isoproj --version
 	rm -rf .venv-wheel
 
-.venv-tools/.ready:
-	@[ -x .venv-tools/bin/python ] || $(PYTHON) -m venv .venv-tools
-	@.venv-tools/bin/python -m pip install --quiet --disable-pip-version-check \
-	  build twine nox
-	@touch $@
-
-# The site, in docs/_build/html; a warning is an error, and so is a page that loads
-# anything from another host.
-docs: $(SETUP)
-	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
-	@! grep -rnE '<(script|link|img|iframe)[^>]*(src|href)="(https?:)?//' \
-	  --include='*.html' docs/_build/html
-	@! grep -rnE '(url\(|@import )["'"'"' ]*(https?:)?//' --include='*.css' docs/_build/html
-
-# README's figures and their ledger, made again: seconds, once the tables in
-# benchmarks/results are as they should be.
-claims: $(SETUP)
-	$(BIN)/python benchmarks/claims.py
-
-lint: $(SETUP)
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-
-clean:
-	rm -rf .venv .venv-consumers .venv-tools .venv-wheel dist docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+clean: ## remove what these commands made
+	rm -rf .venv .venv-* dist docs/_build .mypy_cache .ruff_cache .pytest_cache \
+	  .hypothesis .coverage coverage.xml
 
 # uv installs in seconds where it is present; plain venv and pip do the same where not.
 define install
 	@if command -v uv >/dev/null 2>&1; then \
-	  uv venv --quiet --allow-existing --python $(PYTHON) .venv && \
-	  uv pip install --quiet --python $(BIN)/python -e '$(1)'; \
+	  uv venv --quiet --allow-existing --python $(PYTHON) $(1) && \
+	  uv pip install --quiet --python $(1)/bin/python $(2); \
 	else \
-	  { [ -x $(BIN)/python ] || $(PYTHON) -m venv .venv; } && \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile \
-	    -e '$(1)'; \
+	  { [ -x $(1)/bin/python ] || $(PYTHON) -m venv $(1); } && \
+	  $(1)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile \
+	    $(2); \
 	fi
 	@touch $@
 endef
 
 $(CORE): pyproject.toml
 	@echo "Installing isoproj in .venv (once; half a minute)"
-	$(call install,.)
+	$(call install,.venv,-e .)
 
-.venv/.paper: $(CORE)
+$(PAPER): $(CORE)
 	@echo "Installing what the experiments need in .venv (once)"
-	$(call install,.[plot,sdp])
+	$(call install,.venv,-e '.[plot$(comma)sdp]')
 
 $(SETUP): $(CORE)
 	@echo "Installing what the tests need in .venv (once; a minute or two)"
-	$(call install,.[test])
+	$(call install,.venv,-e '.[test]')
+
+# Types need these libraries; the others are not looked into.
+.venv-lint/.ready: pyproject.toml
+	$(call install,.venv-lint,-e '.[lint]')
+
+$(CONSUMERS)/.ready: pyproject.toml
+	@echo "Installing the consumers in $(CONSUMERS) (once; some minutes)"
+	$(call install,$(CONSUMERS),-e '.[consumers]')
+
+.venv-tools/.ready:
+	$(call install,.venv-tools,build twine nox)
+
+comma := ,

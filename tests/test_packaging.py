@@ -36,7 +36,7 @@ def test_every_link_of_the_published_readme_leads_to_a_file_of_the_project():
         assert (ROOT / address.removeprefix(prefix).partition("#")[0]).is_file()
 
 
-def test_the_citation_names_the_version_and_the_address_of_the_project():
+def test_citation_and_changelog_name_the_version_and_its_date():
     cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     stated = (ROOT / "src" / "isoproj" / "_version.py").read_text(encoding="utf-8")
     version = re.search(r'"(\d[^"]*)"', stated)[1]
@@ -44,6 +44,10 @@ def test_the_citation_names_the_version_and_the_address_of_the_project():
     assert f'repository-code: "{HOME}"' in cited
     for address in PROJECT["project"]["urls"].values():
         assert address.startswith(HOME)
+    date = re.search(r"^date-released: (\S+)$", cited, re.MULTILINE)[1]
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    sections = re.findall(r"^## (.*)$", changes, re.MULTILINE)
+    assert sections[:2] == ["Unreleased", f"{version} ({date})"]
 
 
 def test_the_dev_group_is_the_dev_extra():
@@ -67,7 +71,7 @@ print(*(name for name in sys.modules if name.partition(".")[0] in FOREIGN))
 # What a verb needs neither directly nor indirectly: our folders and libraries.
 FOLDERS = {"baselines", "comparison", "plot", "reporting", "search"}
 LIBRARIES = {"matplotlib", "jinja2", "h5py", "dask", "torch"}
-MOST_MODULES = 98
+MOST_MODULES = 105
 
 
 def imported(folder, *commands):
