@@ -10,7 +10,7 @@ QUICK := -m "not slow and not consumers and not attack"
 
 .DEFAULT_GOAL := help
 .PHONY: help demo reproduce results test lint coverage test-slow test-attack \
-  test-browser test-consumers test-matrix docs claims dist clean
+  test-browser test-consumers test-matrix docs claims newcomer dist clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^##@/ { print "\n" substr($$0, 5) } \
@@ -80,6 +80,10 @@ docs: $(SETUP) ## the site, in docs/_build/html
 # Seconds, once the tables in benchmarks/results are as they should be.
 claims: $(SETUP) ## README's figures and their ledger, made again
 	$(BIN)/python benchmarks/claims.py
+
+# Needs git and chromium; the pictures are in build/newcomer.
+newcomer: ## the first ten minutes from a fresh clone, with pictures to look at
+	$(PYTHON) benchmarks/newcomer.py build/newcomer
 
 dist: .venv-tools/.ready ## source archive and wheel: built, checked, installed and tried
 	rm -rf dist .venv-wheel

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import logging
 import os
 import re
 import subprocess
 import sys
+import tempfile
+import warnings
 from pathlib import Path
 from typing import Any
 
+import matplotlib
+import matplotlib.pyplot as plt
 from docutils.nodes import SkipNode
 from latex2mathml.converter import convert
 
@@ -42,7 +49,11 @@ html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = f"isoproj {version}"
 html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_theme_options = {
+    "source_repository": "https://github.com/isoproj/isoproj/",
+    "source_branch": "main",
+    "source_directory": "docs/",
     "light_css_variables": {
         "color-brand-primary": "#0072b2",
         "color-brand-content": "#0072b2",
@@ -63,6 +74,15 @@ def _escape_underscores(*event: Any) -> None:
             names = re.sub(r"(\w)_(?=,)", r"\1\\_", names)
             kind = re.sub(r"(\w)_(?=[,)\s]|$)", r"\1\\_", kind)
             lines[at] = f"{names}{colon}{kind}"
+
+
+def _escape_fields(*event: Any) -> None:
+    """Keep the underscore at the end of attributes, where napoleon has put them."""
+    lines: list[str] = event[-1]
+    for at, line in enumerate(lines):
+        if field := re.match(r":(ivar|vartype) ([^:]*):", line):
+            names = re.sub(r"(?<!\\)_(?=,|$)", r"\\_", field[2])
+            lines[at] = f":{field[1]} {names}:{line[field.end() :]}"
 
 
 def _inline_mathml(writer: Any, node: Any) -> None:
@@ -98,8 +118,47 @@ def _draw_gallery(app: Any) -> None:
             )
 
 
+def _show_outputs(app: Any, page: str, source: list[str]) -> None:
+    """Run the examples of a page, and put below each what it prints and draws.
+
+    Recipes need other systems, and the gallery makes its own pictures.
+    """
+    if page.startswith(("recipes/", "gallery/")) or "```python" not in source[0]:
+        return
+    pictures = Path(app.srcdir) / "pictures"
+    pictures.mkdir(exist_ok=True)
+    blocks = re.split(
+        r"(^```python\n.*?^```\n)", source[0], flags=re.MULTILINE | re.DOTALL
+    )
+    names: dict[str, Any] = {"__name__": page}
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        for at in range(1, len(blocks), 2):
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                exec(compile(blocks[at][10:-4], page, "exec"), names)
+            if out.getvalue():
+                text = out.getvalue().rstrip()
+                blocks[at] += (
+                    f"\n:::{{code-block}} text\n:class: printed\n{text}\n:::\n"
+                )
+            for number in plt.get_fignums():
+                name = f"{page.replace('/', '-')}-{at}-{number}.png"
+                plt.figure(number).savefig(
+                    pictures / name, dpi=110, bbox_inches="tight"
+                )
+                blocks[at] += f"\n![What the example draws](/pictures/{name})\n"
+            plt.close("all")
+    # An example sets the level; the builder's own log stays quiet.
+    logging.getLogger("isoproj").setLevel(logging.NOTSET)
+    source[0] = "".join(blocks)
+
+
 def setup(app: Any) -> None:
     """Write formulas as MathML; escape before napoleon reads the docstrings."""
+    matplotlib.use("Agg")
     app.connect("builder-inited", _draw_gallery)
+    app.connect("source-read", _show_outputs)
     app.add_html_math_renderer("mathml", (_inline_mathml, None), (_block_mathml, None))
     app.connect("autodoc-process-docstring", _escape_underscores, priority=400)
+    app.connect("autodoc-process-docstring", _escape_fields, priority=600)
