@@ -359,6 +359,38 @@ def test_ctrl_c_saves_the_best_certified_answer(folder, run, checked):
     assert run("verify", "m.isoproj", "points.npy")[0] == 0
 
 
+def test_the_first_ctrl_c_is_answered_and_the_second_leaves(folder, tmp_path):
+    # The certificate never ends, and does not let the main thread go.
+    script = tmp_path / "busy.py"
+    script.write_text(
+        "import ctypes, sys\n"
+        "from isoproj.cli.program import main\n"
+        "from isoproj.estimators.geometry import Geometry\n"
+        "Geometry.certify = lambda *_, **__: ctypes.CDLL(None).sleep(600)\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    words = ["fit", "points.npy", "-k", "2", "-o", "m.isoproj", "-v"]
+    words += ["--solver", "dual_ascent", "--max-iter", "100000000"]
+    with subprocess.Popen(
+        [sys.executable, str(script), *words],
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=_hear_ctrl_c,
+    ) as process:
+        for line in process.stderr:
+            if line.startswith("step 3"):
+                break
+        process.send_signal(signal.SIGINT)
+        for line in process.stderr:
+            if line.startswith("Stopping; certifying takes about 1 s."):
+                break
+        process.send_signal(signal.SIGINT)
+        rest = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert rest.endswith("isoproj fit: stopped; nothing was written.\n")
+    assert not (folder / "m.isoproj").exists()
+
+
 def test_ctrl_c_before_any_answer_leaves_nothing(folder, run, monkeypatch):
     def stopped(*_, **__):
         raise KeyboardInterrupt

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from isoproj.cli.arguments import parse
 from isoproj.cli.errors import ClaimFailed, Interrupted, UsageError, line_of
+from isoproj.cli.interrupts import answered
 
 if TYPE_CHECKING:
     from isoproj.cli.console import Console
@@ -32,8 +33,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as request:
         # argparse raises SystemExit; a returned status is easier to test.
         return int(request.code or 0)
+    except KeyboardInterrupt:
+        return STOPPED
     try:
-        status = _run(options)
+        with answered(options.verb, STOPPED):
+            status = _run(options)
         sys.stdout.flush()
     except BrokenPipeError:
         _abandon_stdout()

@@ -30,6 +30,7 @@ from isoproj.estimators.nested import check_nested, fit_nested
 from isoproj.exceptions import FormatError
 from isoproj.numerics.arrays import Rows, check_memory_limit, is_number
 from isoproj.numerics.container import Tensors, read_container, write_container
+from isoproj.numerics.interrupts import stoppable
 from isoproj.numerics.progress import Step
 from isoproj.numerics.spectral import Indices
 from isoproj.pairs.rule import LABELLED, PairKind, label_codes
@@ -142,7 +143,9 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
                 engine=self.engine,
             )
             geometry, journal.clock = self._shared(geometry, journal.clock, split)
-            result, certificate = self._found(geometry, journal, seed, last)
+            with stoppable(geometry.stopping_words) as stop:
+                geometry = replace(geometry, stop=stop)
+                result, certificate = self._found(geometry, journal, seed, last)
             if result.dimensions is not None and result.dimensions.impossible:
                 assert self.max_distortion is not None
                 proof = result.dimensions.proof
@@ -169,7 +172,8 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
     ) -> tuple[Result, Certificate]:
         """Solve and certify, with prefixes where they are asked for."""
         if self.nested is None:
-            result = self._solved(geometry, journal, seed, last)
+            with geometry.stop.solving():
+                result = self._solved(geometry, journal, seed, last)
             certificate = geometry.certified(
                 result.known, lambda over: self._certified(over, result)
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
 
@@ -15,6 +15,7 @@ from isoproj.engines.base import Engine
 from isoproj.estimators.base import images_of, shipped_components
 from isoproj.exceptions import DuplicatePointsWarning, InfeasibleError
 from isoproj.numerics.arrays import Rows, as_dense
+from isoproj.numerics.interrupts import Stop
 from isoproj.numerics.progress import OutOfTime, ending_within
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.storage import Storage
@@ -45,6 +46,8 @@ _LATE = 0.5
 # it takes besides its walk over pairs.
 _MOST_TIME = 0.4
 _BESIDES = 0.1
+# Seconds after Ctrl-C for which a walk over all pairs is worth waiting.
+_PATIENCE = 60.0
 # A scan may take this much more than its estimate.
 _MARGIN = 1.3
 # Of the pairs that stand for all where time is short.
@@ -67,6 +70,7 @@ class Geometry:
     memory_limit: float = 2e9
     engine: Engine | None = None
     deadline: Clock | None = None
+    stop: Stop = field(default_factory=lambda: Stop(str))
 
     @staticmethod
     def prepare(
@@ -123,6 +127,19 @@ class Geometry:
         k = self.points.n_dims if k is None else k
         return scan_seconds(self.points, self.pairs, k, self.engine)
 
+    @property
+    def _seconds_left(self) -> float:
+        """Seconds until a certificate should be ready; infinite where nobody waits."""
+        left = math.inf if self.deadline is None else self.deadline.left or 0.0
+        return min(left, _PATIENCE) if self.stop.is_asked else left
+
+    def stopping_words(self) -> str:
+        """Return what happens after Ctrl-C, and how long it takes."""
+        needed, over = self.scan_seconds(None), ""
+        if needed > _PATIENCE and self.pairs.listed is None:
+            needed, over = 0.0, " over a sample"
+        return f"Stopping; certifying{over} takes about {max(1.0, needed):.0f} s."
+
     def certified(
         self,
         known: Iterable[Indices],
@@ -135,9 +152,9 @@ class Geometry:
 
         The sample is of all pairs; ``known`` pairs, on which proofs rest, are in it.
         """
-        if self.deadline is None or self.pairs.listed is not None:
+        left = self._seconds_left
+        if math.isinf(left) or self.pairs.listed is not None:
             return certify(self)
-        left = self.deadline.left or 0.0
         if n_scans * self.scan_seconds(k) < left:
             try:
                 with ending_within(left):

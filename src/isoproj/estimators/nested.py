@@ -24,7 +24,8 @@ def fit_nested(
     """Find a nested projection, and certify all rows and every prefix of them."""
     assert problem.k is not None
     ks = [*prefixes, problem.k]
-    found = solve_nested(problem, ks, weights)
+    with geometry.stop.solving():
+        found = solve_nested(problem, ks, weights)
     components = geometry.components(found.basis, ks[-1], prefixes)
 
     def certify(over: Geometry) -> Certificate:
