@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from isoproj.numerics.spectral import Array
-from isoproj.plot.axes import Panels, save_panels
 from isoproj.plot.charts import curve_chart, floor_marks
 from isoproj.plot.marks import Axis, Band, Chart, Line, Mark, Note, Points, Rule
 from isoproj.plot.style import LOOKS, look_of
 from paper.evidence import GRID, LABELS, course, ratios, value
+from paper.panels import Panels, save_panels
 from paper.records import Finished, Records
 from paper.table import (
     ALGORITHM,
@@ -119,7 +119,7 @@ def _against_k(cells: list[Finished], title: str, *, named: bool) -> Chart:
         x=_k_axis(_KS),
         y=Axis(_LOSS, low=0.0, high=1.03),
         title=title,
-        names="ends" if named else "",
+        names="best" if named else "",
     )
 
 
@@ -146,7 +146,7 @@ def _improvement(cells: list[Finished], title: str, *, named: bool) -> Chart:
         y=Axis("improvement, %"),
         marks=[Rule("theory", y=0.0, width=0.8), *lines],
         title=title,
-        names="ends" if named else "",
+        names="best" if named else "",
     )
 
 
@@ -251,7 +251,7 @@ def _course_chart(cells: list[Finished], *, named: bool) -> Chart:
         y=Axis(_LOSS, margin=0.18 if named else 0.05),
         marks=marks,
         title=f"k = {cells[0].cell.k}",
-        names="ends" if named else "",
+        names="best" if named else "",
     )
 
 
@@ -376,7 +376,7 @@ def _gap_chart(cells: list[Finished], *, named: bool) -> Chart:
         y=Axis("optimum - average iterate", log=True),
         marks=marks,
         title=f"digit 5, {_SIZES.get(r, f'r = {r}')}",
-        names="ends" if named else "",
+        names="best" if named else "",
     )
 
 
@@ -400,7 +400,7 @@ def _dimension(cells: list[Finished]) -> Panels:
         y=Axis("processor seconds", log=True),
         marks=marks,
         title="20 Newsgroups, 46 posts, k = 20",
-        names="ends",
+        names="best",
     )
     return Panels(rows=[[chart]], width=4.6, height=2.6)
 
@@ -434,7 +434,7 @@ def _held_out_chart(cells: list[Finished], *, named: bool) -> Chart:
         y=Axis(_LOSS, low=0.0, high=1.03),
         marks=marks,
         title=f"{first.cell.subject.title}, k = {first.cell.k}",
-        names="ends" if named else "",
+        names="best" if named else "",
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from isoproj.plot import charts, svg
-from isoproj.plot.axes import draw, spread_apart
+from isoproj.plot.axes import draw
 from isoproj.plot.marks import Axis, Band, Chart, Line, Note, Points, Rule
 from isoproj.plot.style import LOOKS, colour_of, css_palette, look_of
 
@@ -169,28 +169,6 @@ def test_hollow_markers_and_error_bars_are_drawn(axes):
     )
     (drawn,) = draw(simple(line), axes)
     assert drawn.get_markerfacecolor() == "white"
-    # The line itself and one bar per point.
-    assert len(elements(simple(line), "polyline")) == 3
-
-
-def test_names_at_the_ends_of_lines_keep_their_distance_and_order():
-    rng = np.random.default_rng(0)
-    for _ in range(50):
-        heights = sorted(rng.uniform(size=7).tolist())
-        placed = spread_apart(heights, 0.08)
-        assert np.diff(placed).min() >= 0.08 - 1e-12
-    assert spread_apart([0.1, 0.5], 0.08) == [0.1, 0.5]
-
-
-def test_names_stand_at_the_ends_of_their_lines(axes):
-    lines = [
-        Line("pca", label="high", x=[0, 1], y=[0, 0.9]),
-        Line("isoproj", label="low", x=[0, 1], y=[0, 0.1]),
-    ]
-    chart = simple(*lines, y=Axis(low=0, high=1), names="ends")
-    draw(chart, axes)
-    places = {text.get_text(): text.xy[1] for text in axes.texts}
-    assert places == pytest.approx({"high": 0.9, "low": 0.1})
 
 
 def test_a_page_has_the_colours_of_the_plots():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,16 +14,10 @@ from isoproj.numerics.extras import needed
 from isoproj.numerics.spectral import Array
 from isoproj.plot import marks
 from isoproj.plot.marks import Axis, Chart, Mark
-from isoproj.plot.style import SETTINGS, SHADE, colour_of
+from isoproj.plot.style import SHADE, colour_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-# Least distance of two names at the ends of lines, and where the highest may be, as
-# shares of the height of a panel.
-_GAP, _TOP = 0.08, 1.02
-_NAME_SIZE = 7.0
 
 
 def axes_or_new(ax: Axes | None) -> Axes:
@@ -46,9 +38,7 @@ def draw(chart: Chart, axes: Axes) -> list[Any]:
     if chart.title:
         axes.set_title(chart.title)
     tidy(axes, grid_x=chart.x.grid, grid_y=chart.y.grid)
-    if chart.names == "ends":
-        _name_ends(axes, chart, painter)
-    elif chart.names and any(mark.label for mark in chart.marks):
+    if chart.names and any(mark.label for mark in chart.marks):
         axes.legend(loc=chart.names)
     return artists
 
@@ -192,98 +182,6 @@ def _set_axis(axes: Axes, name: str, axis: Axis) -> None:
     if axis.low is not None or axis.high is not None:
         # auto=None lets a further chart on the same axes widen the limits again.
         getattr(axes, f"set_{name}lim")(axis.low, axis.high, auto=None)
-
-
-def _name_ends(axes: Axes, chart: Chart, painter: _Painter) -> None:
-    """Write labels beside the right ends of lines, moved apart if they would touch."""
-    to_share = axes.transData + axes.transAxes.inverted()
-    ends = sorted(
-        (float(to_share.transform((1.0, _end(mark)))[1]), mark.label, mark.role)
-        for mark in chart.marks
-        if mark.label
-    )
-    heights = spread_apart([share for share, _, _ in ends], _GAP)
-    for height, (_, label, role) in zip(heights, ends, strict=True):
-        axes.annotate(
-            label,
-            (1.02, height),
-            xycoords="axes fraction",
-            color=painter.colour(role),
-            fontsize=_NAME_SIZE,
-            va="center",
-            annotation_clip=False,
-        )
-
-
-def _end(mark: Mark) -> float:
-    """Return the height at which a line or rule ends."""
-    if isinstance(mark, marks.Line):
-        return float(np.asarray(mark.y)[-1])
-    return float(getattr(mark, "y", 0.0))
-
-
-def spread_apart(heights: Sequence[float], gap: float) -> list[float]:
-    """Return rising heights, moved as little as possible to be ``gap`` apart.
-
-    Groups that touch are merged and centred on the mean of their members. Heights above
-    the panel are pushed back as far as there is room.
-    """
-    groups: list[list[float]] = []
-
-    def lowest(group: list[float]) -> float:
-        return sum(group) / len(group) - gap * (len(group) - 1) / 2.0
-
-    for height in heights:
-        groups.append([height])
-        while len(groups) > 1 and lowest(groups[-1]) < (
-            lowest(groups[-2]) + gap * len(groups[-2])
-        ):
-            last = groups.pop()
-            groups[-1] += last
-    placed = [lowest(group) + i * gap for group in groups for i in range(len(group))]
-    room = [_TOP - gap * i for i in reversed(range(len(placed)))]
-    placed = [min(y, top) for y, top in zip(placed, room, strict=True)]
-    return [max(y, gap * i) for i, y in enumerate(placed)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Panels:
-    """Charts in rows and columns of one figure; None leaves a place empty."""
-
-    rows: Sequence[Sequence[Chart | None]]
-    width: float
-    height: float
-    """Inches."""
-    share_y: bool = False
-
-
-def save_panels(panels: Panels, folder: Path, name: str) -> list[Path]:
-    """Draw panels as SVG and PNG files; equal panels make equal files."""
-    mpl = needed("matplotlib", extra="plot", purpose="Drawing")
-    with mpl.rc_context(SETTINGS):
-        figure = _figure_of(panels)
-        paths = []
-        for kind, metadata in (("svg", {"Date": None}), ("png", {"Software": None})):
-            paths.append(folder / f"{name}.{kind}")
-            _save(figure, paths[-1], dpi=200, metadata=metadata)
-    return paths
-
-
-def _figure_of(panels: Panels) -> Figure:
-    """Return a figure that needs no screen."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(panels.width, panels.height), layout="constrained")
-    columns = max(map(len, panels.rows))
-    axes = figure.subplots(
-        len(panels.rows), columns, squeeze=False, sharey=panels.share_y
-    )
-    for row, charts in zip(axes, panels.rows, strict=True):
-        for ax in row[len(charts) :]:
-            ax.set_axis_off()
-        for ax, chart in zip(row, charts, strict=False):
-            draw(chart, ax) if chart is not None else ax.set_axis_off()
-    return figure
 
 
 def check_figure_name(path: str) -> None:

@@ -16,7 +16,7 @@ SOLID: tuple[float, ...] = ()
 DASHED = (3.7, 1.6)
 DOTTED = (1.0, 1.7)
 
-Names = Literal["best", "center right", "upper left", "ends", ""]
+Names = Literal["best", "center right", "upper left", ""]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Line(Mark):
-    """A line through points, with optional markers and error bars.
+    """A line through points, with optional markers and (not in SVG) error bars.
 
     Markers have matplotlib's names; SVG draws a circle for any of them.
     """
@@ -143,8 +143,8 @@ class Chart:
     """Two axes and the marks between them.
 
     ``about`` is one sentence for readers who cannot see the chart. ``names`` says where
-    labels stand: in a legend, at the ends of lines, or nowhere. ``height`` is that of
-    the SVG in pixels. With ``downwards`` the vertical axis counts from top to bottom.
+    the legend stands, if there is one. ``height`` is that of the SVG in pixels. With
+    ``downwards`` the vertical axis counts from top to bottom.
     """
 
     x: Axis

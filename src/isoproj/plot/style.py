@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 # Opacity of shaded areas.
 SHADE = 0.12
@@ -45,25 +44,6 @@ _SAME = {
     "guaranteedpca": "guaranteed_pca",
     "pcaprojection": "pca",
     "randomprojection": "random",
-}
-# matplotlib's settings for figures of several small panels.
-SETTINGS: dict[Any, Any] = {
-    "font.family": "DejaVu Sans",
-    "font.size": 8.0,
-    "axes.titlesize": 8.5,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.labelsize": 8.0,
-    "axes.linewidth": 0.6,
-    "xtick.labelsize": 7.0,
-    "ytick.labelsize": 7.0,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "lines.linewidth": 1.3,
-    "lines.markersize": 3.5,
-    "errorbar.capsize": 1.5,
-    "svg.hashsalt": "isoproj",
-    "svg.fonttype": "path",
 }
 
 

@@ -133,11 +133,6 @@ class _Drawing:
         spots = self._spots(mark.x, mark.y)
         width = mark.width or (_THIN if mark.dash else _STROKE)
         self._path(spots, mark.role, width, mark.dash)
-        if mark.errors is not None:
-            low = self._spots(mark.x, np.subtract(mark.y, mark.errors))
-            high = self._spots(mark.x, np.add(mark.y, mark.errors))
-            for ends in zip(low, high, strict=True):
-                self._path(ends, mark.role, 1.0)
         if mark.marker:
             self._dots(spots, mark, mark.size or 4.0)
         else:
