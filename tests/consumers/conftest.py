@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
+from sklearn.decomposition import PCA
 
-from isoproj import GuaranteedPCA, NearIsometricProjection
+from isoproj import GuaranteedPCA, NearIsometricProjection, search_plan
 
 HEAD = ["| system | version | what was run | largest difference |", "|---|---|---|---|"]
 
@@ -76,3 +79,52 @@ def expected(model, points):
 def centred(points):
     """Return a model that subtracts a mean which cannot be overlooked."""
     return GuaranteedPCA(6, max_distortion=1.0).fit(points + 5.0)
+
+
+@pytest.fixture(scope="session")
+def texts():
+    folder = Path(os.environ.get("ISOPROJ_DATA", "../shared/data"))
+    if not (folder / "text_embeddings_384d.npz").exists():
+        pytest.skip("needs text_embeddings_384d.npz")
+    return np.load(folder / "text_embeddings_384d.npz")["embeddings"][:3000]
+
+
+@pytest.fixture(scope="session")
+def pca(texts):
+    return PCA(64, random_state=0).fit(texts)
+
+
+@pytest.fixture(scope="session")
+def small(texts, pca):
+    return pca.transform(texts)
+
+
+@pytest.fixture(scope="session")
+def plan(texts, small):
+    return search_plan(texts, reduced=small, n_neighbors=10)
+
+
+@pytest.fixture(scope="session")
+def failures(texts):
+    """Return a function that counts the rows without their true ten.
+
+    It takes, for every row from the first on, the numbers of the 11 rows that a system
+    returned.
+    """
+    n = 10
+    exact = texts.astype(np.float64)
+    distances = cdist(exact, exact)
+    others = distances.copy()
+    np.fill_diagonal(others, np.inf)
+    last = np.sort(others, axis=1)[:, :n]
+
+    def count(found, first=0):
+        failed = 0
+        for i, row in enumerate(found, start=first):
+            kept = [j for j in row if j != i][:n]
+            # Rows that tie in float32 may stand for each other.
+            is_true = np.abs(np.sort(distances[i, kept]) - last[i]) < 1e-6
+            failed += not is_true.all()
+        return failed
+
+    return count

@@ -207,3 +207,31 @@ def test_the_mean_is_subtracted(server, centred, points):
             given = listed if call.startswith("c") else str(listed)
             (row,) = connection.execute(f"SELECT {call}", [given]).fetchall()
             assert np.abs(np.array(row[0]) - wanted).max() < error
+
+
+SEARCH = """
+SELECT q.id, n.id FROM texts q CROSS JOIN LATERAL (
+  SELECT id FROM (
+    SELECT id, embedding FROM texts ORDER BY reduced <-> q.reduced LIMIT {limit}
+  ) near ORDER BY embedding <-> q.embedding LIMIT 11
+) n ORDER BY q.id
+"""
+
+
+def test_the_planned_limit_finds_the_true_ten_of_every_row(
+    server, texts, small, plan, failures
+):
+    server.psql("CREATE DATABASE texts;")
+    with psycopg.connect(server.get_uri("texts"), autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION vector")
+        connection.execute(
+            "CREATE TABLE texts (id int, embedding vector(384), reduced vector(64))"
+        )
+        with connection.cursor().copy("COPY texts FROM STDIN") as copy:
+            for i, (x, z) in enumerate(zip(texts, small, strict=True)):
+                copy.write_row((i, str(x.tolist()), str(z.tolist())))
+        limit = plan.settings()["pgvector"]["LIMIT"]
+        for fetched, is_enough in ((limit, True), (limit // 2, False)):
+            rows = connection.execute(SEARCH.format(limit=int(fetched))).fetchall()
+            found = np.array([n for _, n in rows]).reshape(len(texts), 11)
+            assert (failures(found) == 0) == is_enough

@@ -304,7 +304,7 @@ def test_settings_fetch_at_least_the_planned_number(stored):
     ):
         assert int((7 + stored) * np.float32(found[system][name])) == m
     assert found["qdrant"]["limit"] == found["pgvector"]["LIMIT"] == m
-    assert found["sqlite-vec"]["k"] == m
+    assert found["sqlite-vec"]["k"] == found["lancedb"]["limit"] == m
     assert m <= found["lancedb"]["refine_factor"] * (7 + stored) < m + 7 + stored
 
 

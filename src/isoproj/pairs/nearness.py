@@ -47,6 +47,7 @@ _PREPARED = 2**17
 _EPS32 = float(np.finfo(np.float32).eps)
 # Entries of maps between 2^-20 and 2^20 are safe in float32.
 _SAFE_EXPONENT = 20
+_LARGEST_POWER = 1000
 # Whole numbers below this are exact in float32 and float64, and so are their sums.
 _WHOLE = {np.float32: 2.0**24, np.float64: 2.0**53}
 
@@ -353,7 +354,7 @@ class _Preparation:
             if self.metric == "cosine":
                 # An image next to nothing has no direction that could be trusted.
                 faint = self._faint(some, lengths[chunk])
-                some = _unit(some)
+                some = _of_length_1(some) if self.linear is None else _unit(some)
                 some[faint] = np.nan
             fast[chunk, :width] = some
             norms[chunk] = squared_lengths(some)
@@ -438,7 +439,8 @@ def _even(rows: Rows) -> Rows:
     rows = rows.astype(np.float64)
     powers = -np.frexp(largest_of_each(rows))[1]
     # A power of two that is too large to be a number is applied in two halves.
-    for power in (powers // 2, powers - powers // 2):
+    far = np.abs(powers).max(initial=0) > _LARGEST_POWER
+    for power in (powers // 2, powers - powers // 2) if far else (powers,):
         rows = scale_each(np.ldexp(1.0, power), rows)
     return rows
 
@@ -462,6 +464,10 @@ def _inner(left: Rows, right: Rows) -> Array:
 def _unit(rows: Rows) -> Rows:
     """Return rows of length 1; rows of zeros stay zeros, with cosine 0 to any other."""
     # A power of two first, so that squares of small rows do not vanish.
-    rows = _even(rows)
+    return _of_length_1(_even(rows))
+
+
+def _of_length_1(rows: Rows) -> Rows:
+    """Return rows of size about 1 divided by their lengths."""
     lengths = np.sqrt(squared_lengths(rows))
     return scale_each(1.0 / np.where(lengths > 0.0, lengths, 1.0), rows)

@@ -186,7 +186,7 @@ class SearchPlan(Tabular):
             "faiss": {"k_factor": factor},
             "qdrant": {"limit": m, "oversampling": factor},
             "pgvector": {"LIMIT": m},
-            "lancedb": {"refine_factor": -(-m // n)},
+            "lancedb": {"limit": m, "refine_factor": -(-m // n)},
             "sqlite-vec": {"k": m},
             "elasticsearch": {"oversample": factor},
             "opensearch": {"oversample_factor": factor},
