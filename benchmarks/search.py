@@ -94,8 +94,8 @@ def speed(n_rows: int) -> list[str]:
     lines = [
         f"1,000 queries among {n_rows:,} rows of 384 features and their images "
         "of 64, float32. The plain product is that of queries and rows before and "
-        "after the map; both by processor time, so that other work on the machine counts "
-        "for neither.",
+        "after the map; both by processor time, so that other work on the machine "
+        "counts for neither.",
         "",
         "| metric | of the product rate | memory beyond the data |",
         "|---|---|---|",
