@@ -47,7 +47,9 @@ class Journey:
             check=False,
         )
         seconds = time.monotonic() - start
-        text = f"$ {' '.join(command)[:500]}\n{done.stdout}{done.stderr}"
+        text = f"$ {' '.join(command)[:500]}\n{done.stdout}"
+        # Without a desktop the browser complains about it.
+        text += "" if command[0] == "chromium" else done.stderr
         self.log.append(f"{text}[{done.returncode}, {seconds:.1f} s]\n")
         (self.folder / "transcript.txt").write_text("\n".join(self.log), "utf-8")
         if done.returncode:
@@ -81,12 +83,14 @@ def play(folder: Path) -> None:
     for page in ("README.md", "docs/quickstart.md"):
         blocks = FENCE.findall((clone / page).read_text("utf-8"))
         examples = [block for kind, block in blocks if kind == "python"]
-        journey.run(python, "-c", "\n".join(examples))
+        desk = folder.resolve() / Path(page).stem
+        desk.mkdir()
+        journey.run(python, "-c", "\n".join(examples), where=desk)
         for kind, block in blocks:
             for line in block.splitlines() if kind == "sh" else ():
                 command = line.partition("#")[0].split()
-                journey.run(str(journey.bin / command[0]), *command[1:])
-        notebook = clone / f"{Path(page).stem}.ipynb"
+                journey.run(str(journey.bin / command[0]), *command[1:], where=desk)
+        notebook = desk / f"{desk.name}.ipynb"
         notebook.write_text(as_notebook(examples), "utf-8")
         for theme in ("light", "dark"):
             shown = f"{notebook.stem}-{theme}"
@@ -99,13 +103,13 @@ def play(folder: Path) -> None:
                 "--output",
                 shown,
             )
-            journey.run(python, *convert, "--theme", theme, notebook.name)
-            page_made = clone / f"{shown}.html"
-            journey.picture(shown, page_made, dark=theme == "dark", width=1000)
+            journey.run(python, *convert, "--theme", theme, notebook.name, where=desk)
+            made = desk / f"{shown}.html"
+            journey.picture(desk.name, made, dark=theme == "dark", width=1000)
     journey.run(python, "-m", "sphinx", "-W", "-q", "-b", "html", "docs", "site")
     looks = [(False, WIDE), (True, WIDE), (False, NARROW), (True, NARROW)]
     for dark, width in looks:
-        journey.picture("report", clone / "wine.html", dark=dark, width=width)
+        journey.picture("report", desk / "wine.html", dark=dark, width=width)
         for name in PAGES:
             made = clone / "site" / f"{name}.html"
             journey.picture(name.replace("/", "-"), made, dark=dark, width=width)
