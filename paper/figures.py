@@ -12,7 +12,7 @@ import numpy as np
 
 from isoproj.numerics.spectral import Array
 from isoproj.plot.charts import curve_chart, floor_marks
-from isoproj.plot.marks import Axis, Band, Chart, Line, Mark, Note, Points, Rule
+from isoproj.plot.marks import Axis, Band, Chart, Dots, Line, Mark, Note, Rule
 from isoproj.plot.style import LOOKS, look_of
 from paper.evidence import GRID, LABELS, course, ratios, value
 from paper.panels import Panels, save_panels
@@ -27,7 +27,7 @@ from paper.table import (
 _KS = "dimensions kept, k"
 _LOSS = "worst pair's loss"
 _DOTS = (2.0, 2.0)
-# Points of type for names inside a panel.
+# Dots of type for names inside a panel.
 _SMALL = 7.0
 # Roles whose colours stand for classes of points.
 _CLASSES = ("isoproj", "pca", "guaranteed_pca", "sdp+dr")
@@ -231,7 +231,7 @@ def _course_chart(cells: list[Finished], *, named: bool) -> Chart:
     own = float(np.mean([value(finished, ALGORITHM) for finished in cells]))
     marks: list[Mark] = [
         Rule(ALGORITHM, label=LABELS[ALGORITHM], y=own, width=1.3),
-        Points(ALGORITHM, [1.0], [own], size=3.5),
+        Dots(ALGORITHM, [1.0], [own], size=3.5),
         # The paper offers three times the algorithm's own time.
         _guide(x=3.0),
     ]
@@ -290,7 +290,7 @@ def _picture(finished: Finished, name: str) -> Chart:
     picture = np.array(finished.scores[name]["picture"])
     labels = np.array(finished.facts["labels"])
     marks = [
-        Points(role, x, y, marker=f"${label}$", size=3.6)
+        Dots(role, x, y, marker=f"${label}$", size=3.6)
         for label, role in zip(np.unique(labels), _CLASSES, strict=False)
         for x, y in [picture[labels == label].T]
     ]
@@ -325,8 +325,8 @@ def _ratio_chart(measured: Array, factor: Array, title: str, side: str) -> Chart
     marks = [
         Band("pca", (1.0, top), (1.0, top), math.inf),
         Line("theory", (1.0, top), (1.0, top), width=0.8),
-        Points("isoproj", factor[~broken], measured[~broken], size=2.5),
-        Points("pca", factor[broken], measured[broken], marker="x", size=3.5),
+        Dots("isoproj", factor[~broken], measured[~broken], size=2.5),
+        Dots("pca", factor[broken], measured[broken], marker="x", size=3.5),
         Note("pca", place[0], 0.93, "violated", shares="xy", align=place[1]),
     ]
     return Chart(

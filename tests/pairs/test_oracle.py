@@ -15,6 +15,10 @@ def retained_by_hand(rows, factor, pairs):
     return ((gaps @ factor) ** 2).sum(axis=1) / (gaps**2).sum(axis=1)
 
 
+def named(pairs):
+    return {tuple(pair) for pair in np.asarray(pairs).tolist()}
+
+
 def searched(rows, pairs="all", **options):
     points, selected = prepare_pairs(rows, pairs, rotate=True)
     return PairSearch(points, selected, **options)
@@ -37,13 +41,15 @@ def test_the_weakest_pairs_are_those_of_brute_force(settings, atol, memory_limit
     rows = cloud(0, 60, 8)
     search = searched(rows, memory_limit=memory_limit, settings=settings)
     factor = cloud(1, search.points.n_dims, 3)
-    i, j = np.triu_indices(60, 1)
-    pairs = np.column_stack([i, j])
+    pairs = every_pair(60)
     exact = retained_by_hand(search.coordinates, factor, pairs)
     level = float(np.sort(exact)[40])
     found = search.weakest(factor, level)
-    assert_allclose(found.retained, np.sort(exact)[: found.codes.size], atol=atol)
-    assert abs(found.codes.size - 41) <= 2
+    # Rounding decides only about pairs as close to the level as it is wide.
+    names = named(search.decode(found.codes))
+    assert named(pairs[exact < level - atol]) <= names
+    assert names <= named(pairs[exact < level + atol])
+    assert (np.diff(found.retained) >= 0).all()
     measured = retained_by_hand(search.coordinates, factor, search.decode(found.codes))
     assert_allclose(found.retained, measured, atol=atol)
 
@@ -54,11 +60,13 @@ def test_no_pair_up_to_the_level_of_a_search_is_left_out(memory_limit, most):
     rows = cloud(0, 60, 8)
     search = searched(rows, memory_limit=memory_limit, settings=SMALL_BLOCKS)
     factor = cloud(1, search.points.n_dims, 3)
-    exact = retained_by_hand(search.coordinates, factor, every_pair(60))
+    pairs = every_pair(60)
+    exact = retained_by_hand(search.coordinates, factor, pairs)
     asked = float(np.sort(exact)[40])
     found = search.weakest(factor, asked, most=most)
     assert found.level <= asked
-    assert np.count_nonzero(exact < found.level - 1e-9) <= found.codes.size
+    weak = named(pairs[exact < found.level - 1e-9])
+    assert weak <= named(search.decode(found.codes))
     if most > 40 and not search.is_slow:
         assert found.level == asked
 
@@ -92,14 +100,17 @@ def test_listed_pairs_are_searched_alone():
     listed = np.array([[0, 5], [2, 7], [1, 3]])
     search = searched(cloud(7, 9, 4), listed)
     found = search.weakest(random_basis(8, 4, 2), 10.0)
-    assert {tuple(p) for p in search.decode(found.codes)} == {(0, 5), (2, 7), (1, 3)}
+    assert named(search.decode(found.codes)) == named(listed)
 
 
 def test_lowest_gives_about_as_many_as_asked():
     search = searched(cloud(9, 80, 6))
     found = search.lowest(np.eye(6, 2), 100)
     assert 50 <= found.codes.size <= 100
-    assert (np.diff(found.retained) >= 0).all()
+    pairs = every_pair(80)
+    exact = retained_by_hand(search.coordinates, np.eye(6, 2), pairs)
+    first = np.argsort(exact, kind="stable")[: found.codes.size]
+    assert_array_equal(search.decode(found.codes), pairs[first])
 
 
 def test_codes_and_pairs_name_the_same_directions():

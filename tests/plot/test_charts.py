@@ -9,7 +9,7 @@ import pytest
 
 from isoproj.plot import charts, svg
 from isoproj.plot.axes import draw
-from isoproj.plot.marks import Axis, Band, Chart, Line, Note, Points, Rule
+from isoproj.plot.marks import Axis, Band, Chart, Dots, Line, Note, Rule
 from isoproj.plot.style import LOOKS, colour_of, css_palette, look_of
 
 KS, LOSSES, FLOOR = [1, 2, 4], [0.9, 0.6, 0.3], [0.8, 0.5, 0.25]
@@ -193,7 +193,7 @@ def test_plots_do_not_load_matplotlib_and_charts_and_svg_do_not_need_it():
 
 
 def test_points_are_circles_of_their_role():
-    chart = simple(Points("random", x=[1, 2], y=[3, 4]))
+    chart = simple(Dots("random", x=[1, 2], y=[3, 4]))
     assert [e.get("class") for e in elements(chart, "circle")] == [
         "dot role-random"
     ] * 2

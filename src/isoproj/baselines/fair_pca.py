@@ -15,7 +15,7 @@ import numpy as np
 
 from isoproj.baselines.base import Baseline, Found, Task
 from isoproj.baselines.fantope import FractionalProjection
-from isoproj.baselines.game import Game, Look, kept_by, weights_of
+from isoproj.baselines.game import Game, Standing, kept_by, weights_of
 from isoproj.baselines.rounds import Best
 from isoproj.estimators.base import check_positive
 from isoproj.estimators.descriptions import described_by
@@ -151,9 +151,9 @@ class _Game(Game):
             average = self.total_weights / self.n_rounds
             self.weights.see(average, -self.problem.dual(average)[0])
 
-    def _look(self) -> Look:
+    def _look(self) -> Standing:
         relaxed = 1.0 - float(self.total_kept.min()) / self.n_rounds
-        return Look(self.distortion, relaxed)
+        return Standing(self.distortion, relaxed)
 
 
 def reduce_rank(

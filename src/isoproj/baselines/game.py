@@ -15,7 +15,7 @@ from isoproj.pairs.moments import DualProblem
 from isoproj.solvers.api import Clock, Status
 
 
-class Look(NamedTuple):
+class Standing(NamedTuple):
     """The distortion of an answer, and the value of the average answer."""
 
     distortion: float
@@ -67,7 +67,7 @@ class Game(ABC):
         """Answer the weights, and change them by what the answer keeps."""
 
     @abstractmethod
-    def _look(self) -> Look:
+    def _look(self) -> Standing:
         """Measure the answers so far."""
 
     @property

@@ -12,7 +12,7 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 
 from isoproj.baselines.base import Baseline, Found, Task
-from isoproj.baselines.game import Game, Look
+from isoproj.baselines.game import Game, Standing
 from isoproj.baselines.rounds import Best
 from isoproj.estimators.base import check_positive
 from isoproj.estimators.descriptions import described_by
@@ -151,9 +151,9 @@ class _Choice(Game):
         self.total = np.zeros((self.complement.shape[1],) * 2)
         self.direction = Best(self.complement[:, 0])
 
-    def _look(self) -> Look:
+    def _look(self) -> Standing:
         relaxed = 1.0 - float((self.kept + self.gains / self.n_rounds).min())
-        return Look(self.direction.cost, relaxed)
+        return Standing(self.direction.cost, relaxed)
 
     def completed(self, k: int) -> Array:
         """Return ``k`` columns: those before, then the answers to equal weights."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from isoproj.baselines.base import Baseline, Found, Task
 from isoproj.baselines.fantope import FractionalProjection, project_on_fantope
-from isoproj.baselines.game import Game, Look, kept_by, weights_of
+from isoproj.baselines.game import Game, Standing, kept_by, weights_of
 from isoproj.baselines.rounds import Best
 from isoproj.estimators.base import check_positive
 from isoproj.estimators.descriptions import described_by
@@ -127,7 +127,7 @@ class _Saddle(Game):
         moment = self.problem.moment(weights)
         return project_on_fantope(self.matrix + self.rate * moment, self.k)
 
-    def _look(self) -> Look:
+    def _look(self) -> Standing:
         average = FractionalProjection.of(self.total / self.n_rounds)
         self.relaxed = 1.0 - float(self.problem.retained(average.root).min())
         basis = average.leading(self.k)
@@ -135,4 +135,4 @@ class _Saddle(Game):
         self.basis.see(basis, distortion)
         weights = self.total_weights / self.n_rounds
         self.weights.see(weights, -self.problem.dual(weights)[0])
-        return Look(distortion, self.relaxed)
+        return Standing(distortion, self.relaxed)

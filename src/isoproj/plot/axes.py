@@ -90,7 +90,7 @@ class _Painter:
             mark.x, mark.y, mark.errors, elinewidth=0.7, zorder=3, **options
         )[0]
 
-    def points(self, mark: marks.Points) -> Any:  # noqa: ANN401
+    def dots(self, mark: marks.Dots) -> Any:  # noqa: ANN401
         is_opaque = mark.opacity == 1.0
         return self.axes.plot(
             mark.x,

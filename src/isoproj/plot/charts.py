@@ -18,11 +18,11 @@ from isoproj.plot.marks import (
     Band,
     Bars,
     Chart,
+    Dots,
     Line,
     Mark,
     Names,
     Note,
-    Points,
     Rule,
     Steps,
 )
@@ -189,7 +189,7 @@ def frontier_chart(
     if model is not None:
         hint = f"this model: {model[1]:.4f} under {model[0]:.4f}"
         x = min(model[0], float(xs[-1]))
-        marks.append(Points(role, [x], [model[1]], size=_SPOT, hints=[hint]))
+        marks.append(Dots(role, [x], [model[1]], size=_SPOT, hints=[hint]))
     return Chart(
         x=Axis("the worst pair loses", low=left),
         y=Axis(
@@ -217,7 +217,7 @@ def _frontier_ends(caps: Array, kept: Array) -> list[Mark]:
         ("PCA", "pca", -1, "right", (-8.0, -14.0)),
     ):
         x, y = float(caps[at]), float(kept[at])
-        marks.append(Points(role, [x], [y], size=_END))
+        marks.append(Dots(role, [x], [y], size=_END))
         marks.append(Note(role, x, y, name, align=align, offset=offset))
     return marks
 
@@ -228,7 +228,7 @@ def distances_chart(
     """Return projected against original distances of pairs: a Shepard diagram."""
     before = np.asarray(original, dtype=np.float64)
     ends = [0.0, float(before.max())]
-    cloud = Points("isoproj", before, projected, marker=".", size=2.0, opacity=0.35)
+    cloud = Dots("isoproj", before, projected, marker=".", size=2.0, opacity=0.35)
     marks: list[Mark] = [
         cloud,
         Line("floor", ends, ends, label="kept whole", width=1.0),
@@ -284,7 +284,7 @@ def bounds_chart(
         hint = f"{labels[role]}: the worst pair loses {told}"
         marks += [
             Line(role, [lower, loss], [at, at], width=1.5 if at else 7.0),
-            Points(role, [loss], [at], size=10.0, hints=[hint]),
+            Dots(role, [loss], [at], size=10.0, hints=[hint]),
             Note("floor", 1.0, at, told, offset=(12.0, 0.0)),
         ]
     rows = [(float(at), labels[role]) for at, role in enumerate(losses)]

@@ -72,7 +72,7 @@ class Line(Mark):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Points(Mark):
+class Dots(Mark):
     """Separate points."""
 
     x: ArrayLike

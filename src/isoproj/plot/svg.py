@@ -23,7 +23,7 @@ _STROKE, _THIN = 2.0, 1.6
 # Radii in pixels: of a marker of size one, and of an invisible spot that shows a hint.
 _RADIUS, _SPOT = 0.7, 6.0
 # Kinds of marks from back to front.
-_LAYERS = ("Band", "Bars", "Steps", "Rule", "Line", "Points", "Note")
+_LAYERS = ("Band", "Bars", "Steps", "Rule", "Line", "Dots", "Note")
 
 Spots = Iterable[tuple[float, float]]
 
@@ -145,7 +145,7 @@ class _Drawing:
         for (x, y), hint in zip(spots, hints, strict=True):
             self._add("circle", css, hint, cx=x, cy=y, r=_RADIUS * size)
 
-    def points(self, mark: marks.Points) -> None:
+    def dots(self, mark: marks.Dots) -> None:
         self._dots(self._spots(mark.x, mark.y), mark, mark.size)
 
     def band(self, mark: marks.Band) -> None:

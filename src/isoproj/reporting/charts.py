@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from isoproj.plot import charts
 from isoproj.plot.charts import curve_chart, floor_marks, loss_line
-from isoproj.plot.marks import Chart, Points
+from isoproj.plot.marks import Chart, Dots
 from isoproj.reporting.facts import Facts
 from isoproj.reporting.wording import METHOD_NAMES
 
@@ -72,7 +72,7 @@ def _curve(facts: Facts) -> Chart:
         hints.append(
             f"its first {prefix['k']} dimensions: the worst pair loses {values[-1]:.4f}"
         )
-    spot = Points("isoproj", ks, values, size=9.0, hints=hints)
+    spot = Dots("isoproj", ks, values, size=9.0, hints=hints)
     if curve["isoproj"] is None:
         spot = replace(spot, label="this projection")
     return curve_chart([*lines, spot], floor_marks(curve["ks"], curve["floor"]))
