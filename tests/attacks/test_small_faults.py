@@ -7,6 +7,8 @@ import os
 import signal
 import stat
 import struct
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -280,3 +282,58 @@ def test_claims_that_are_not_finite_are_not_loaded(models, tmp_path, name, value
     )
     with pytest.raises(FormatError, match="a finite number"):
         Certificate.load(forged)
+
+
+@pytest.mark.parametrize("module", ["isoproj.cli.program", "isoproj.cli.arguments"])
+def test_an_interrupt_while_libraries_are_loaded_is_one_line(module):
+    code = f"""
+import sys
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == {module!r}:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupting())
+from isoproj.__main__ import main
+sys.exit(main())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 130
+    assert done.stderr == "isoproj: stopped; nothing was written.\n"
+
+
+@pytest.mark.parametrize("kind", [bool, np.uint8])
+def test_rows_of_any_numbers_are_told_why_so_much_is_lost(tmp_path, run, kind):
+    rows = np.eye(12, dtype=kind)
+    rows[0, 1] = 1
+    np.save(tmp_path / "rows.npy", rows)
+    status, out, err = run("fit", tmp_path / "rows.npy", "-k", 1, "--tol", 0.5)
+    assert (status, "fault of isoproj" in err) == (0, False)
+    assert "much lost" in out
+    # Distances are 1 and about 1.4: none is far below the others.
+    assert "--min-distance" not in out
+
+
+@pytest.mark.parametrize("verb", ["fit", "report", "export"])
+def test_standard_output_is_no_file_to_write(models, tmp_path, run, monkeypatch, verb):
+    monkeypatch.chdir(tmp_path)
+    model, rows = models / "near.isoproj", models / "points.npy"
+    given = {"fit": [rows, "-k", 2], "export": [model, "--to", "faiss"]}
+    status, _, err = run(verb, *given.get(verb, [model, rows]), "-o", "-")
+    assert status == 2
+    assert "Name a file" in err or "must end in" in err
+    assert not list(tmp_path.iterdir())
+
+
+def test_force_writes_through_a_link_and_leaves_pipes_alone(models, tmp_path, run):
+    (tmp_path / "link").symlink_to("target.isoproj")
+    (tmp_path / "target.isoproj").write_bytes(b"old")
+    os.mkfifo(tmp_path / "pipe")
+    fit = ("fit", models / "points.npy", "-k", 2, "--tol", 0.5, "--force", "-o")
+    assert run(*fit, tmp_path / "link")[0] == 0
+    assert (tmp_path / "link").is_symlink()
+    assert Certificate.load(tmp_path / "target.isoproj").n_points == 40
+    status, _, err = run(*fit, tmp_path / "pipe")
+    assert (status, "ordinary file" in err) == (2, True)
+    assert (tmp_path / "pipe").is_fifo()

@@ -63,6 +63,19 @@ def test_other_files_that_unpack_beyond_the_limit_are_refused(tmp_path, name):
         read_points(str(path), storage=Storage(LIMIT))
 
 
+def test_a_text_is_refused_by_the_memory_of_its_matrix(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "_SMALL", 2**20)
+    with gzip.open(tmp_path / "wide.csv.gz", "wb") as file:
+        file.write((b"0," * 50_000 + b"0\n") * 2)
+    tracemalloc.start()
+    try:
+        with pytest.raises(FormatError, match="must unpack to at most"):
+            read_points(str(tmp_path / "wide.csv.gz"), storage=Storage(LIMIT))
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+
+
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_compressed_arrays_are_read_as_they_were_written(tmp_path, order):
     rows = np.asarray(np.random.default_rng(0).normal(size=(70, 5)), order=order)

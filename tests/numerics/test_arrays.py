@@ -35,6 +35,24 @@ def test_integers_become_floats_and_floats_stay_as_they_are():
     assert check_points(single).dtype == np.float32
 
 
+DAY = np.datetime64("2026-01-01")
+
+
+@pytest.mark.parametrize("value", [DAY, DAY - DAY, DAY.item()])
+@pytest.mark.parametrize("of", ["frame", "array", "objects", "lists"])
+def test_dates_are_refused_with_what_to_do(value, of):
+    pandas = pytest.importorskip("pandas")
+    entries = [[1.0, value], [2.0, value], [4.0, value]]
+    data = {
+        "frame": lambda: pandas.DataFrame(entries, columns=["a", "b"]),
+        "array": lambda: np.array([[value] * 2] * 3),
+        "objects": lambda: np.array(entries, dtype=object),
+        "lists": lambda: entries,
+    }[of]()
+    with pytest.raises(ValueError, match=r"it holds dates or times\. Leave it out"):
+        check_points(data)
+
+
 @pytest.mark.parametrize(
     "data", [[[1j, 0], [0, 1]], np.ma.masked_less([[1.0, 2.0], [3.0, 4.0]], 2.0)]
 )

@@ -12,6 +12,7 @@ from numpy.testing import assert_array_equal
 
 from isoproj import Certificate, verify
 from isoproj.exceptions import ClaimError, FormatError
+from isoproj.files.export.dense import write_folder
 from isoproj.numerics.container import (
     open_atomically,
     read_container,
@@ -136,3 +137,54 @@ def test_a_file_appears_under_its_name_only_when_it_is_complete(tmp_path):
 
 def test_versions_name_the_numerical_libraries():
     assert set(versions()) == {"isoproj", "python", "numpy", "scipy", "scikit-learn"}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
+@pytest.mark.parametrize("through", ["itself", "link"])
+def test_a_pipe_is_never_replaced_by_a_file(tmp_path, through):
+    os.mkfifo(tmp_path / "pipe")
+    path = tmp_path / "pipe"
+    if through == "link":
+        path = tmp_path / "link"
+        path.symlink_to("pipe")
+    before = sorted(p.name for p in tmp_path.iterdir())
+    with pytest.raises(OSError, match="must be an ordinary file"):
+        fitted().certificate_.save(path)
+    assert (tmp_path / "pipe").is_fifo()
+    assert sorted(p.name for p in tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_symbolic_link_is_written_through(tmp_path, exists):
+    (tmp_path / "folder").mkdir()
+    target, link = tmp_path / "folder" / "model.isoproj", tmp_path / "link.isoproj"
+    link.symlink_to(target)
+    if exists:
+        target.write_bytes(b"old")
+    fitted().certificate_.save(link)
+    assert link.is_symlink()
+    assert Certificate.load(target).n_points == 12
+    link.unlink()
+    link.symlink_to(link)
+    with pytest.raises(OSError, match="ordinary file"):
+        fitted().certificate_.save(link)
+
+
+def test_the_umask_of_the_process_is_never_touched(tmp_path, monkeypatch):
+    mask = os.umask(0o027)
+
+    def touched(mask):
+        raise AssertionError(mask)
+
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "umask", touched)
+            fitted().certificate_.save(tmp_path / "new")
+            write_folder(tmp_path / "folder", {"file": b""})
+            (tmp_path / "own").write_bytes(b"old")
+            (tmp_path / "own").chmod(0o600)
+            fitted().certificate_.save(tmp_path / "own")
+    finally:
+        os.umask(mask)
+    modes = {p.name: p.stat().st_mode & 0o777 for p in tmp_path.iterdir()}
+    assert modes == {"new": 0o640, "folder": 0o750, "own": 0o600}

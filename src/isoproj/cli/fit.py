@@ -212,5 +212,6 @@ def _why_so_much(certificate: Certificate, rows: Rows) -> str:
 
 def _lengths(rows: Rows, pairs: Indices) -> Array:
     """Return the distances of pairs of rows."""
-    gaps = rows[pairs[:, 0]] - rows[pairs[:, 1]]
-    return np.asarray(np.linalg.norm(as_dense(gaps), axis=1))
+    # Whole numbers would wrap around, and signs of truth cannot be subtracted.
+    first, second = (rows[side].astype(np.float64) for side in pairs.T)
+    return np.asarray(np.linalg.norm(as_dense(first - second), axis=1))

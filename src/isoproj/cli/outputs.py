@@ -52,6 +52,9 @@ def check_outputs(
             check_map_name(name)
     inputs = input_files(options)
     files = [name for name in (*names, plot) if name is not None]
+    if "-" in files:
+        msg = "an output must be a file; got -, standard output. Name a file."
+        raise UsageError(msg)
     for name in files:
         check_output(name, inputs=inputs, force=getattr(options, "force", True))
     if plot is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import sys
 from typing import Any, TypeAlias, TypeGuard
 
@@ -34,6 +35,10 @@ def is_sparse(rows: Rows) -> bool:
 def as_dense(block: Rows) -> NDArray[Any]:
     """Return a dense or sparse block as an ndarray."""
     return np.asarray(block.toarray() if is_sparse(block) else block)
+
+
+# Entries that stand for a time, of Python, NumPy and pandas.
+_DATES = (datetime.date, datetime.timedelta, np.datetime64, np.timedelta64)
 
 
 def check_real(data: ArrayLike | Rows) -> None:
@@ -108,12 +113,27 @@ def _check_whole(data: Any) -> None:  # noqa: ANN401 - whatever came
     elif hasattr(data, "columns") and hasattr(data, "dtypes"):
         for name in data.columns:
             column = np.asarray(data[name])
+            _check_no_dates(column.ravel(), f"column {name!r} of X")
             if column.ndim == 1 and column.dtype.kind == "O":
                 _check_entries([[value] for value in column])
             elif column.ndim == 1:
                 check_exact(column, np.float64, f"column {name!r} of X")
     elif isinstance(data, np.ndarray) and data.dtype.kind == "O" and data.ndim == 2:
         _check_entries(data)
+    elif isinstance(data, np.ndarray):
+        _check_no_dates(data[:1], "X")
+
+
+def _check_no_dates(values: NDArray[Any], name: str) -> None:
+    """Raise ValueError if there are dates or spans of time among some values."""
+    if values.dtype.kind in "mM" or (
+        values.dtype.kind == "O" and any(isinstance(v, _DATES) for v in values.flat)
+    ):
+        msg = (
+            f"{name} must hold numbers; it holds dates or times. Leave it out, or make "
+            "a number of it, such as days since a first day."
+        )
+        raise ValueError(msg)
 
 
 def _check_entries(rows: Any) -> None:  # noqa: ANN401 - rows of anything
@@ -125,6 +145,8 @@ def _check_entries(rows: Any) -> None:  # noqa: ANN401 - rows of anything
             check_exact(row, np.float64, f"row {i} of X")
             continue
         for j, value in enumerate(row):
+            if isinstance(value, _DATES):
+                _check_no_dates(np.array([value], object), f"row {i}, column {j} of X")
             whole = isinstance(value, int | np.integer) and abs(int(value)) > 2**53
             if whole and abs(int(value)) < 2**1023 and int(float(value)) != value:
                 raise ValueError(rounded_away(f"row {i}, column {j}", value))

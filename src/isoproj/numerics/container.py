@@ -15,7 +15,6 @@ import re
 import secrets
 import shutil
 import stat
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -48,9 +47,10 @@ Tensors = Mapping[str, NDArray[Any]]
 def open_atomically(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Open a file for writing that replaces ``path`` only when it is complete.
 
-    After an error a file that existed before is unchanged.
+    After an error a file that existed before is unchanged. A symbolic link stays: its
+    target is written. A device, pipe or folder is refused with an OSError.
     """
-    target = Path(path)
+    target = ordinary_file(path)
     handle, name = _nameless(target) or _beside(target)
     try:
         with os.fdopen(handle, "w+b") as file:
@@ -60,7 +60,8 @@ def open_atomically(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             if name is None:
                 name = _named(file, target)
         if name is not None:
-            os.chmod(name, _mode(target))  # noqa: PTH101 - a name, not a Path
+            if target.exists():
+                os.chmod(name, _mode(target))  # noqa: PTH101 - a name, not a Path
             os.replace(name, target)  # noqa: PTH105
     except BaseException:
         if name is not None:
@@ -68,9 +69,24 @@ def open_atomically(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         raise
 
 
+def ordinary_file(path: str | os.PathLike[str]) -> Path:
+    """Return the file that a path leads to; raise OSError if it is something else.
+
+    Writing would replace a device or a pipe by a file.
+    """
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
+        msg = f"{path} must be a file; it is a directory. Name a file in it."
+        raise IsADirectoryError(msg)
+    if target.is_symlink() or (target.exists() and not target.is_file()):
+        msg = f"{path} must be an ordinary file; it is a device or pipe. Name another."
+        raise OSError(msg)
+    return target
+
+
 def check_writable(path: str | os.PathLike[str]) -> None:
     """Raise OSError unless a file of this name can be written beside the others."""
-    target = Path(path)
+    target = Path(os.path.realpath(path))
     # An ordinary question shows names that are too long for the system.
     with suppress(FileNotFoundError):
         os.lstat(target)
@@ -80,9 +96,15 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 
 
 def _beside(target: Path) -> tuple[int, str]:
-    """Create a file in the folder of another, with a name that is never too long."""
+    """Create a file in the folder of another, with a name that is never too long.
+
+    The system gives it the mode of a new file, and keeps it from others where the file
+    that it will replace is kept from them.
+    """
+    name = str(target.parent / f".isoproj.{secrets.token_hex(8)}")
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     try:
-        return tempfile.mkstemp(dir=target.parent, prefix=".isoproj.")
+        return os.open(name, flags | getattr(os, "O_NOFOLLOW", 0), _mode(target)), name
     except OSError as error:
         # The user knows the name of the target, not the temporary one.
         raise OSError(error.errno, error.strerror, str(target)) from None
@@ -97,7 +119,7 @@ def _nameless(target: Path) -> tuple[int, None] | None:
     if kind is None or not Path("/proc/self/fd").is_dir():
         return None
     try:
-        return os.open(target.parent, kind | os.O_RDWR, 0o600), None
+        return os.open(target.parent, kind | os.O_RDWR, _mode(target)), None
     except OSError:
         return None
 
@@ -108,7 +130,6 @@ def _named(file: IO[bytes], target: Path) -> str | None:
     Return the temporary name, or None.
     """
     descriptor = file.fileno()
-    os.fchmod(descriptor, _mode(target))
     for name in (target, target.parent / f".isoproj.{secrets.token_hex(8)}"):
         with suppress(OSError):
             # A descriptor of a folder makes Python follow the link to the file.
@@ -124,12 +145,10 @@ def _named(file: IO[bytes], target: Path) -> str | None:
 
 
 def _mode(target: Path) -> int:
-    """Return the mode of a file, or the mode that open() gives a new one."""
+    """Return the mode of a file, or the one to ask for a new one, as open() does."""
     with suppress(OSError):
         return stat.S_IMODE(target.stat().st_mode)
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
+    return 0o666
 
 
 def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -78,13 +78,11 @@ def write_folder(path: str | os.PathLike[str], files: dict[str, bytes]) -> None:
         for name, content in files.items():
             write_atomically(target / name, content)
         return
-    folder = Path(tempfile.mkdtemp(dir=target.parent, prefix=".isoproj."))
+    folder = target.parent / f".isoproj.{secrets.token_hex(8)}"
+    folder.mkdir()
     try:
         for name, content in files.items():
             write_atomically(folder / name, content)
-        mask = os.umask(0)
-        os.umask(mask)
-        folder.chmod(0o777 & ~mask)
         folder.replace(target)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)

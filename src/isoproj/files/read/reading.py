@@ -184,7 +184,7 @@ def _from_source(source: Source, selection: Selection, storage: Storage) -> Data
     if source.format.is_text:
         from isoproj.files.read.text import read_text
 
-        points, names = read_text(source, selection)
+        points, names = read_text(source, selection, storage.limit)
     elif source.format.is_table:
         from isoproj.files.read.columnar import read_columns
 

@@ -14,8 +14,15 @@ from numpy.typing import NDArray
 
 from isoproj.exceptions import FormatError
 from isoproj.files.formats import Format
-from isoproj.files.read.sources import Selection, Source, choose_columns, parsing
+from isoproj.files.read.sources import (
+    Selection,
+    Source,
+    check_unpacked,
+    choose_columns,
+    parsing,
+)
 from isoproj.numerics.rounding import counted
+from isoproj.numerics.storage import MEMORY_LIMIT
 
 _DELIMITERS = ",;\t"
 # What stands in tables for a value that is missing.
@@ -32,18 +39,22 @@ class _Layout:
     n_columns: int
 
 
+# Bytes that the fields of a line take while they are looked at, for every field.
+_FIELD = 200
+
+
 def text_names(source: Source, selection: Selection) -> tuple[tuple[str, ...], int]:
     """Return the names of the columns, if there is a header, and their number."""
-    layout = _layout_of(source, selection)
+    layout = _layout_of(source, selection, MEMORY_LIMIT)
     return layout.names or (), layout.n_columns
 
 
 def read_text(
-    source: Source, selection: Selection
+    source: Source, selection: Selection, limit: float = MEMORY_LIMIT
 ) -> tuple[NDArray[np.float64], tuple[str, ...] | None]:
     """Return the numbers of a text in UTF-8, and the names of their columns or None."""
     with parsing(source):
-        layout = _layout_of(source, selection)
+        layout = _layout_of(source, selection, limit)
     columns, names = None, layout.names
     if selection.columns is not None:
         columns = choose_columns(
@@ -77,8 +88,12 @@ def _lines(source: Source) -> io.TextIOWrapper:
     return io.TextIOWrapper(source.open(), encoding="utf-8-sig", newline=None)
 
 
-def _layout_of(source: Source, selection: Selection) -> _Layout:
-    """Return the layout of a text from its first line that is not blank."""
+def _layout_of(source: Source, selection: Selection, limit: float) -> _Layout:
+    """Return the layout of a text from its first line that is not blank.
+
+    What was unpacked is refused if its matrix takes more memory than allowed: two
+    characters become a number.
+    """
     try:
         with _lines(source) as lines:
             n_blank, first = 0, ""
@@ -87,7 +102,7 @@ def _layout_of(source: Source, selection: Selection) -> _Layout:
                     first = line.rstrip("\n")
                     break
                 n_blank += 1
-            lines.read()
+            n_rows = 1 + sum(1 for _ in lines)
     except UnicodeDecodeError as error:
         msg = (
             f"{source.name} must be text in UTF-8; byte {error.start} is not. "
@@ -101,6 +116,9 @@ def _layout_of(source: Source, selection: Selection) -> _Layout:
         )
         raise FormatError(msg)
     delimiter = _delimiter(source, first)
+    if source.path is None:
+        n_fields = 1 + first.count(delimiter or " ")
+        check_unpacked(source.name, n_fields * (8 * n_rows + _FIELD), limit)
     fields = _split(first, delimiter)
     has_header = _is_header(source, fields, selection.header)
     return _Layout(

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from isoproj.exceptions import FormatError
 from isoproj.files.formats import EXTENSIONS, VECTOR_TYPES, Format, format_of_name
 from isoproj.numerics.arrays import Rows, is_sparse
-from isoproj.numerics.container import check_writable, open_atomically
+from isoproj.numerics.container import check_writable, open_atomically, ordinary_file
 from isoproj.numerics.extras import needed
 
 # Names of the columns, or None.
@@ -56,19 +56,11 @@ def check_output(
             "Create it first."
         )
         raise FileNotFoundError(msg)
-    if target.is_dir():
-        msg = f"{target} must be a file; it is a directory. Name a file in it."
-        raise IsADirectoryError(msg)
+    ordinary_file(target)
     refuse_inputs(target, inputs)
     if not target.exists():
         check_writable(target)
         return
-    if not target.is_file():
-        # Writing would replace the device by a file.
-        msg = (
-            f"{target} must be an ordinary file; it is a device or pipe. Name another."
-        )
-        raise OSError(msg)
     if not force:
         msg = f"{target} exists already. Use --force to overwrite, or name another."
         raise FileExistsError(msg)
