@@ -250,7 +250,7 @@ def test_the_command_line_fits_tells_and_checks_prefixes(tmp_path, capsys, monke
     assert main(["verify", "m.isoproj", "x.npy"]) == 0
     assert "first 9: lower bound" in capsys.readouterr().out
     assert main(["info", "m.isoproj"]) == 0
-    assert "first 9      distortion" in capsys.readouterr().out
+    assert "first 9      loses" in capsys.readouterr().out
     assert main(["audit", "m.isoproj", "x.npy", "--recall", "3"]) == 0
     assert "first 8" in capsys.readouterr().out
     assert main(["fit", "x.npy", "--nested", "3", "--max-distortion", "0.5"]) == 2

@@ -19,7 +19,7 @@ from isoproj.files.read.sources import split_name
 from isoproj.numerics.arrays import Rows
 from isoproj.numerics.container import read_container
 from isoproj.numerics.maps import Orientation
-from isoproj.numerics.rounding import at_least, at_most
+from isoproj.numerics.rounding import at_least, gap_in_words
 from isoproj.numerics.storage import MEMORY_LIMIT, Storage
 from isoproj.pairs.rule import WORDS
 from isoproj.proof.certificate import Certificate
@@ -75,7 +75,7 @@ def prefix_table(certificate: Certificate) -> tuple[list[str], list[list[str]]]:
             f"first {k}",
             f"{part.distortion:.6f}",
             at_least(part.lower_bound, 6),
-            f"{at_most(100 * part.optimality_gap, 2)}%"
+            gap_in_words(part.optimality_gap)
             if math.isfinite(part.optimality_gap)
             else "",
         ]

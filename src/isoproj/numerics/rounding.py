@@ -43,6 +43,20 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def gap_in_words(gap: float) -> str:
+    """Return a gap as per cent, or as a ratio where it is 100 % or more.
+
+    Examples
+    --------
+    >>> from isoproj.numerics.rounding import gap_in_words
+    >>> gap_in_words(0.05281), gap_in_words(4.181)
+    ('5.29%', '5.2 times')
+    """
+    if gap < 1.0:
+        return trimmed(at_most(100.0 * gap, 2)) + "%"
+    return f"{at_most(1.0 + gap, 1)} times"
+
+
 def excess(gap: float) -> str:
     """Return in words how far a loss can be above the least possible one.
 
@@ -52,9 +66,7 @@ def excess(gap: float) -> str:
     >>> excess(0.05281), excess(4.181)
     ('at most 5.29% above the best possible', 'at most 5.2 times the best possible')
     """
-    share, ratio = at_most(100.0 * gap, 2), at_most(1.0 + gap, 1)
-    much = f"{share}% above" if gap < 1.0 else f"{ratio} times"
-    return f"at most {much} the best possible"
+    return f"at most {gap_in_words(gap)}{' above' * (gap < 1.0)} the best possible"
 
 
 def _text(whole: Callable[[float], int], value: float, digits: int) -> str:

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from isoproj.numerics.arrays import Rows
 from isoproj.numerics.container import write_atomically
 from isoproj.numerics.extras import needed
-from isoproj.numerics.rounding import at_least, at_most
+from isoproj.numerics.rounding import at_least, at_most, gap_in_words
 from isoproj.pairs.nearness import Metric
 from isoproj.plot import svg
 from isoproj.plot.marks import Chart
@@ -27,7 +27,6 @@ from isoproj.reporting.wording import (
     METHOD_NAMES,
     amount,
     commands,
-    gap,
     percent,
     sentences,
 )
@@ -253,7 +252,7 @@ def _environment() -> Any:  # noqa: ANN401 - jinja2's
         keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters.update(percent=percent, amount=amount, gap=gap)
+    environment.filters.update(percent=percent, amount=amount, gap=gap_in_words)
     environment.filters.update(plain=_plain_markdown, fenced=_fenced)
     environment.filters.update(at_least=at_least, at_most=at_most)
     return environment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from isoproj.numerics.rounding import at_least, at_most, trimmed
+from isoproj.numerics.rounding import at_least, at_most, excess, trimmed
 from isoproj.reporting.facts import Facts
 
 _LIMITS = (
@@ -40,11 +40,6 @@ def amount(method: Facts) -> str:
     """
     sign = "≥ " if method["distortion_is"] == "at least" else ""
     return f"{sign}{method['distortion']:.4f}"
-
-
-def gap(share: float) -> str:
-    """Return the largest share by which a projection can miss the best, rounded up."""
-    return trimmed(at_most(100.0 * share, 2)) + "%"
 
 
 def sentences(facts: Facts) -> dict[str, str]:
@@ -97,8 +92,7 @@ def _certificate(facts: Facts) -> str:
     if facts["guarantee"]:
         text += _cap(facts)
     elif bounds["optimality_gap"] is not None:
-        within = gap(bounds["optimality_gap"])
-        text += f" So this projection is within {within} of the best one there is."
+        text += f" So the loss is {excess(bounds['optimality_gap'])}."
     if facts["methods"]:
         text += " PCA and one random projection of the same size stand beside it."
     return text
