@@ -24,7 +24,7 @@ from isoproj.numerics.spectral import Array
 from isoproj.numerics.storage import Storage
 from isoproj.pairs.nearness import Metric, check_metric, check_queries
 from isoproj.plot.axes import axes_or_new, draw
-from isoproj.plot.marks import Axis, Chart, Mark, Points
+from isoproj.plot.marks import Axis, Chart, Mark, Dots
 from isoproj.proof.confidence import CONFIDENCE, fewest_points
 from isoproj.search.plan import Question, SearchPlan
 
@@ -144,7 +144,7 @@ class Choice(Tabular):
         """Draw candidates against bytes a vector, every option a point."""
         axes = axes_or_new(ax)
         marks: list[Mark] = [
-            Points(
+            Dots(
                 name,
                 [o.n_bytes for o in self.options if o.method == name],
                 [o.candidates for o in self.options if o.method == name],
@@ -153,7 +153,7 @@ class Choice(Tabular):
             for name in dict.fromkeys(o.method for o in self.options)
         ]
         spot = ([self.best.n_bytes], [self.best.candidates])
-        marks.append(Points("floor", *spot, label="cheapest", marker="s", size=9.0))
+        marks.append(Dots("floor", *spot, label="cheapest", marker="s", size=9.0))
         chart = Chart(
             x=Axis("bytes of a stored vector", log=True),
             y=Axis(f"candidates that find {self.wanted:g} of the neighbours", log=True),
