@@ -483,6 +483,13 @@ _FIT = (
     ),
     _whole("--max-iter", "N", "largest number of iterations"),
     _time_limit("stop after this time with the best certified result so far"),
+    _Argument(
+        "--checkpoint",
+        "FILE",
+        "near-isometric: keep the state here after every round; a fit that was killed "
+        "goes on from there",
+    ),
+    _flag("--estimate", "say what the fit would take, and what else there is; no fit"),
     _seed("--random-state"),
     _MEMORY,
 )
@@ -664,6 +671,7 @@ _FRONTIER = (
         "what to keep: variance (default), or mean squared length",
         default="variance",
     ),
+    _time_limit("stop after this time with the best certified projections so far"),
     *_tracing(1e-3),
 )
 _REPORT = (

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from isoproj._version import __version__
 from isoproj.cli.errors import printable
 from isoproj.cli.payloads import told
-from isoproj.numerics.progress import Event, Step, Walk, watching
+from isoproj.numerics.progress import Notice, Step, Walk, watching
 from isoproj.numerics.shown import aligned, is_terminal
 
 if TYPE_CHECKING:
@@ -88,30 +88,39 @@ class Console:
 
     @contextmanager
     def progress(
-        self, walks: str, *, n_pairs: int | None = None, total: int | None = None
+        self,
+        walks: str,
+        *,
+        n_pairs: int | None = None,
+        total: int | None = None,
+        aim: float | None = None,
+        limit: float | None = None,
     ) -> Iterator[None]:
         """Show all progress events inside the context.
 
         ``walks`` says what a walk over pairs does, such as "auditing". If there are
-        steps too, give the number of all pairs, and the ``total`` of steps if known.
+        steps too, give the number of all pairs, and if known the ``total`` of steps,
+        the gap that is the ``aim`` and the time ``limit``.
         """
-        if self.quiet or self.verbose or not is_terminal(sys.stderr):
-            with watching(_Lines(self, walks, total)):
+        steps = _Steps(total, aim, limit)
+        with watching(lambda notice: self.note(notice.text), Notice):
+            if self.quiet or self.verbose or not is_terminal(sys.stderr):
+                with watching(_Lines(self, walks, steps), Walk | Step):
+                    yield
+                return
+            with _bars(walks, n_pairs, steps) as bars, watching(bars, Walk | Step):
                 yield
-            return
-        with _bars(walks, n_pairs, total) as bars, watching(bars):
-            yield
 
 
 class _Lines:
     """Prints progress events as lines: every step if verbose, else one now and then."""
 
-    def __init__(self, console: Console, walks: str, total: int | None) -> None:
+    def __init__(self, console: Console, walks: str, steps: _Steps) -> None:
         self.console, self.walks = console, walks
-        self.steps, self.speed = _Steps(total), _Speed()
+        self.steps, self.speed = steps, _Speed()
         self.last_step = self.last_walk = time.monotonic()
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: Walk | Step) -> None:
         if isinstance(event, Walk):
             self._show_walk(event)
         else:
@@ -121,7 +130,7 @@ class _Lines:
         best, now = self.steps.see(step), time.monotonic()
         if self.console.verbose or now - self.last_step >= _PAUSE:
             self.last_step = now
-            self.console.note(best.line(self.steps.total))
+            self.console.note(best.line(self.steps.total) + self.steps.outlook(step))
 
     def _show_walk(self, walk: Walk) -> None:
         self.speed.see(walk)
@@ -141,18 +150,22 @@ class _Bars:
         progress: Progress,
         walks: str,
         n_pairs: int | None,
-        total: int | None,
+        steps: _Steps,
     ) -> None:
         self.progress, self.walks, self.n_pairs = progress, walks, n_pairs
-        self.steps, self.speed = _Steps(total), _Speed()
+        self.steps, self.speed = steps, _Speed()
         self.fit = progress.add_task(
-            "fitting", total=total, bounds="", rate="", visible=n_pairs is not None
+            "fitting",
+            total=steps.total,
+            bounds="",
+            rate="",
+            visible=n_pairs is not None,
         )
         self.walk = progress.add_task(
             walks, total=None, bounds="", rate="", visible=n_pairs is None
         )
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: Walk | Step) -> None:
         if isinstance(event, Walk):
             self._show_walk(event)
         else:
@@ -183,7 +196,7 @@ class _Bars:
             description=f"fitting, {step.phase}" if step.phase else "fitting",
             completed=step.iteration,
             bounds=_interval(best),
-            rate=gap + rate,
+            rate=gap + rate + self.steps.outlook(step),
         )
 
 
@@ -194,9 +207,19 @@ class _Steps:
     the best bounds of each itself.
     """
 
-    def __init__(self, total: int | None) -> None:
-        self.total = total
+    def __init__(
+        self, total: int | None, aim: float | None, limit: float | None
+    ) -> None:
+        self.total, self.aim, self.limit = total, aim, limit
         self.best: Step | None = None
+
+    def outlook(self, step: Step) -> str:
+        """Return the gap aimed at and the time that is left, where they are known."""
+        words = [] if self.aim is None else [f"aims at {100 * self.aim:.3g}%"]
+        if self.limit is not None:
+            left = max(0.0, self.limit - step.seconds)
+            words.append(f"at most {_duration(left)} left")
+        return "".join(f", {word}" for word in words)
 
     def see(self, step: Step) -> Step:
         """Return the step, with the best bounds so far."""
@@ -291,7 +314,7 @@ def _draw_table(
 
 
 @contextmanager
-def _bars(walks: str, n_pairs: int | None, total: int | None) -> Iterator[_Bars]:
+def _bars(walks: str, n_pairs: int | None, steps: _Steps) -> Iterator[_Bars]:
     """Show progress bars on a terminal; yield the listener that moves them."""
     import rich.console
     from rich.progress import (
@@ -310,6 +333,6 @@ def _bars(walks: str, n_pairs: int | None, total: int | None) -> Iterator[_Bars]
     ]
     if console.width >= 72:
         columns += [TextColumn("{task.fields[rate]}"), TimeElapsedColumn()]
-    columns += [TimeRemainingColumn()] if total is not None else []
+    columns += [TimeRemainingColumn()] if steps.total is not None else []
     with Progress(*columns, console=console) as progress:
-        yield _Bars(progress, walks, n_pairs, total)
+        yield _Bars(progress, walks, n_pairs, steps)

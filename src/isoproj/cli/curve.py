@@ -72,6 +72,7 @@ def frontier(options: argparse.Namespace, console: Console) -> None:
             labels=read_labels(options.labels, data),
             **pair_options(options),
             tol=options.tol,
+            time_limit=options.time_limit,
             random_state=options.seed,
         )
     if options.plot is not None:

@@ -21,6 +21,7 @@ from isoproj.cli.models import (
 )
 from isoproj.cli.outputs import check_model_name, check_outputs, saved
 from isoproj.cli.payloads import told_data, told_heldout, told_or_null, told_prefixes
+from isoproj.estimators.estimate import FitEstimate
 from isoproj.numerics.arrays import Rows, as_dense
 from isoproj.numerics.rounding import at_least, at_most, counted, excess
 from isoproj.numerics.spectral import Array, Indices
@@ -29,6 +30,7 @@ from isoproj.solvers.api import Status
 
 if TYPE_CHECKING:
     from isoproj import GuaranteedPCA, NearIsometricProjection
+    from isoproj.files.read.reading import DataFile
 
 # Default number of steps of solvers that take a fixed number.
 _USUAL_STEPS = {"dual_ascent": 120}
@@ -50,12 +52,21 @@ def fit(options: argparse.Namespace, console: Console) -> None:
     if options.n_components is not None:
         check_dimensions([options.n_components], data)
     console.note(str(data))
+    if options.estimate:
+        _tell_estimate(options, console, data)
+        return
     labels = read_labels(options.labels, data)
     model = getattr(isoproj, _METHODS[options.method])(**_parameters(options))
     start = time.perf_counter()
     usual = _USUAL_STEPS.get(options.solver)
     total = None if usual is None else options.max_iter or usual
-    with console.progress("searching", n_pairs=count_pairs(data), total=total):
+    with console.progress(
+        "searching",
+        n_pairs=count_pairs(data),
+        total=total,
+        aim=model.tol if usual is None else None,
+        limit=options.time_limit,
+    ):
         model.fit(data.points, labels)
     seconds = time.perf_counter() - start
     if data.names is not None:
@@ -87,6 +98,19 @@ def fit(options: argparse.Namespace, console: Console) -> None:
         raise Interrupted
 
 
+def _tell_estimate(
+    options: argparse.Namespace, console: Console, data: DataFile
+) -> None:
+    """Say what a fit to all pairs would take, and what else there is."""
+    n_points, n_features = map(int, data.points.shape)
+    k = options.n_components or n_features
+    estimate = FitEstimate.of(n_points, n_features, k)
+    console.say(f"{estimate}; times are rough")
+    for other in estimate.others():
+        console.say(f"  {other}")
+    console.tell("fit estimate", estimate, data=told_data(data))
+
+
 def _check_method(options: argparse.Namespace) -> None:
     """Raise UsageError if options contradict each other."""
     if options.n_components is None and options.max_distortion is None:
@@ -96,7 +120,7 @@ def _check_method(options: argparse.Namespace) -> None:
         msg = "--nested needs -k alone; got --max-distortion. Leave that out."
         raise UsageError(msg)
     if options.method == "guaranteed-pca":
-        for name in ("solver", "scale"):
+        for name in ("solver", "scale", "checkpoint"):
             if getattr(options, name) is not None:
                 msg = f"--{name} has no effect with --method guaranteed-pca. Drop it."
                 raise UsageError(msg)
@@ -129,6 +153,7 @@ def _parameters(options: argparse.Namespace) -> dict[str, Any]:
         "time_limit": options.time_limit,
         "random_state": options.seed,
         "scale": options.scale,
+        "checkpoint": options.checkpoint,
         "heldout": options.heldout,
         "nested": options.nested,
         "nested_weights": options.nested_weights,
@@ -151,6 +176,8 @@ def _show(
     gap = certificate.optimality_gap
     i, j = model.worst_pairs_[0]
     console.say(str(certificate))
+    if certificate.sampled_words:
+        console.say(f"over         {certificate.scope}; {certificate.sampled_words}")
     console.say(
         f"worst pair   rows {i} and {j} lose {model.distortion_:.6f} of their squared "
         "distance"

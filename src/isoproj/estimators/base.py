@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -36,7 +37,7 @@ from isoproj.numerics.arrays import (
     like,
     on_host,
 )
-from isoproj.numerics.progress import LOGGER, Step, watching
+from isoproj.numerics.progress import LOGGER, Notice, Step, watching
 from isoproj.numerics.shown import renewed_line
 from isoproj.numerics.spectral import Array, canonical_signs, contraction, orthonormal
 from isoproj.numerics.storage import Storage, row_slices
@@ -352,11 +353,15 @@ def telling(name: str, verbose: int) -> Iterator[None]:
         if show is not None:
             show(f"[{name}] {step.line()}")
 
+    def note(notice: Notice) -> None:
+        if verbose:
+            sys.stderr.write(f"[{name}] {notice.text}\n")
+
     LOGGER.info("%s: begins", name)
     end = "ends"
     try:
         renewed = renewed_line() if verbose else nullcontext()
-        with renewed as show, watching(listen, Step):
+        with renewed as show, watching(listen, Step), watching(note, Notice):
             yield
     except BaseException as error:
         end = f"fails with {type(error).__name__}"

@@ -142,6 +142,7 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
                 memory_limit=float(self.memory_limit),
                 engine=self.engine,
             )
+            geometry.tell_before(self.n_components)
             geometry, journal.clock = self._shared(geometry, journal.clock, split)
             with stoppable(geometry.stopping_words) as stop:
                 geometry = replace(geometry, stop=stop)

@@ -200,15 +200,17 @@ def distortion_curve(
         min_distance=min_distance,
         include_norms=include_norms,
     )
+    check_positive("time_limit", time_limit, integral=False)
+    clock = Clock(time_limit)
     geometry = Geometry.prepare(check_points(X), rule)
     n_dims = geometry.points.n_dims
     wanted = _checked_ks(ks, n_dims, int(geometry.rows.shape[1]))
-    check_positive("time_limit", time_limit, integral=False)
+    geometry, clock = geometry.sharing(clock, wanted[-1], len(wanted))
     problem = Problem(
         search=geometry.search,
         k=None,
         tol=checked_gap(tol),
-        journal=Journal(Clock(time_limit)),
+        journal=Journal(clock),
         seed=0 if random_state is None else int(random_state),
     )
     with telling("distortion_curve", verbose):
@@ -226,7 +228,7 @@ def _certified_curve(
 ) -> list[Certificate]:
     """Return a certificate for every number of dimensions."""
     n_dims = geometry.points.n_dims
-    certificates: list[Certificate] = []
+    groups: list[tuple[list[tuple[int, Array]], Weights]] = []
     inner = [k for k in ks if k < n_dims]
     if inner:
         result = follow(problem, inner)
@@ -234,15 +236,21 @@ def _certified_curve(
         for at, group in itertools.groupby(found, key=lambda each: each[0]):
             best = result.relaxations[at]
             dual = Weights(geometry.search.decode(best.codes), best.weights)
-            certificates += _certified_each(
-                geometry, [(k, basis) for _, k, basis in group], dual
-            )
+            groups.append(([(k, basis) for _, k, basis in group], dual))
     outer = [k for k in ks if k >= n_dims]
     if outer:
         whole = everything(problem)
-        bases = [(k, whole.basis) for k in outer]
-        certificates += _certified_each(geometry, bases, whole.dual)
-    return certificates
+        groups.append(([(k, whole.basis) for k in outer], whole.dual))
+    return geometry.certified(
+        [dual.pairs for _, dual in groups],
+        lambda over: [
+            certificate
+            for bases, dual in groups
+            for certificate in _certified_each(over, bases, dual)
+        ],
+        k=ks[-1],
+        n_scans=sum(len(bases) for bases, _ in groups),
+    )
 
 
 def _certified_each(
@@ -341,6 +349,7 @@ def guarantee_frontier(
     min_distance: float = 0.0,
     include_norms: bool = False,
     tol: float = 1e-3,
+    time_limit: float | None = None,
     random_state: int | None = None,
     verbose: int = 0,
 ) -> Frontier:
@@ -360,6 +369,8 @@ def guarantee_frontier(
         Which pairs the caps are for, as for ``audit``.
     tol : float
         Relative gap at which the relaxations stop.
+    time_limit : float or None
+        Seconds after which every cap has its best certified projection so far.
     random_state : int or None
         Seed of the samples and random starts.
     verbose : int
@@ -386,21 +397,30 @@ def guarantee_frontier(
         min_distance=min_distance,
         include_norms=include_norms,
     )
+    check_positive("time_limit", time_limit, integral=False)
+    clock = Clock(time_limit)
     geometry = Geometry.prepare(check_points(X), rule)
     _check_frontier(k, n_points, objective, geometry.points.n_dims)
     kept = Objective(objective)
+    geometry, clock = geometry.sharing(clock, int(k), n_points)
     problem = Problem(
         search=geometry.search,
         k=int(k),
         objective=geometry.objective_matrix(kept),
         tol=checked_gap(tol),
+        journal=Journal(clock),
         seed=0 if random_state is None else int(random_state),
     )
     with telling("guarantee_frontier", verbose):
         results = _frontier_results(problem, n_points)
-    certificates = tuple(
-        geometry.certify_under_cap(result, int(k), kept, is_given=False)
-        for result in results
+    certificates = geometry.certified(
+        [pairs for result in results for pairs in result.known],
+        lambda over: tuple(
+            over.certify_under_cap(result, int(k), kept, is_given=False)
+            for result in results
+        ),
+        k=int(k),
+        n_scans=n_points,
     )
     parts = [certificate.guarantee for certificate in certificates]
     table = np.array([(p.cap, p.kept, p.kept_bound) for p in parts if p is not None])
@@ -418,15 +438,23 @@ def guarantee_frontier(
 
 def _frontier_results(problem: Problem, n_points: int) -> list[Result]:
     """Solve under caps from the least distortion found to that of PCA."""
-    best = minimax(problem)
-    principal = solve(replace(problem, cap=1.0))
+    clock = problem.journal.clock
+
+    def part(left: int) -> Problem:
+        """Return the problem with its share of the time, of as many as are left."""
+        return replace(problem, journal=Journal(clock.part(1.0 / left)))
+
+    best = minimax(part(n_points))
+    principal = solve(replace(part(2 * n_points), cap=1.0))
     least, most = best.distortion, principal.distortion
     # Closer together near the least distortion, where the curve bends.
     steps = np.linspace(0.0, 1.0, n_points)[1:-1] ** 2
     results: list[Result] = []
     starts = (best.basis,)
-    for cap in [least * (1.0 + 1e-4), *(least + (most - least) * steps)]:
-        result = guaranteed(replace(problem, cap=float(cap)), best, starts)
+    caps = [least * (1.0 + 1e-4), *(least + (most - least) * steps)]
+    for at, cap in enumerate(caps):
+        asked = replace(part(len(caps) - at), cap=float(cap))
+        result = guaranteed(asked, best, starts)
         results.append(result)
         starts = (result.basis,)
     return [*results, principal]

@@ -13,10 +13,11 @@ import numpy as np
 
 from isoproj.engines.base import Engine
 from isoproj.estimators.base import images_of, shipped_components
+from isoproj.estimators.estimate import FitEstimate
 from isoproj.exceptions import DuplicatePointsWarning, InfeasibleError
 from isoproj.numerics.arrays import Rows, as_dense
 from isoproj.numerics.interrupts import Stop
-from isoproj.numerics.progress import OutOfTime, ending_within
+from isoproj.numerics.progress import Notice, OutOfTime, ending_within, tell
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.storage import Storage
 from isoproj.pairs.estimate import scan_seconds
@@ -121,6 +122,20 @@ class Geometry:
         late = clock.until(limit * (1.0 + _LATE_SHARE) + _LATE)
         geometry = replace(self, deadline=late)
         return geometry, clock.until(limit - min(needed, _MOST_TIME * left))
+
+    def tell_before(self, k: int | None) -> None:
+        """Tell of a fit that is expected to take more than a minute."""
+        estimate = FitEstimate.of(
+            self.points.n_points,
+            int(self.rows.shape[1]),
+            self.points.n_dims if k is None else int(k),
+            n_pairs=None if self.pairs.listed is None else self.pairs.n_pairs,
+            memory_limit=self.memory_limit,
+            engine=self.engine,
+        )
+        if estimate.is_long:
+            others = "; ".join(each.partition(":")[0] for each in estimate.others())
+            tell(Notice(f"{estimate} (rough). Instead: {others}."))
 
     def scan_seconds(self, k: int | None) -> float:
         """Return about how long an exact search takes, with ``k`` dimensions kept."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from types import UnionType
 from typing import TypeAlias
 
 LOGGER = logging.getLogger("isoproj")
@@ -115,7 +116,14 @@ class OutOfTime(Exception):  # noqa: N818 - a signal between our own functions
     """A walk over pairs would not end in time."""
 
 
-Event: TypeAlias = Step | Walk
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A line that is told before long work."""
+
+    text: str
+
+
+Event: TypeAlias = Step | Walk | Notice
 Listener: TypeAlias = Callable[[Event], None]
 
 _listeners: ContextVar[tuple[Listener, ...]] = ContextVar("listeners", default=())
@@ -123,11 +131,11 @@ _listeners: ContextVar[tuple[Listener, ...]] = ContextVar("listeners", default=(
 
 @contextmanager
 def watching(
-    listener: Callable[..., None], kind: type[Step | Walk] | None = None
+    listener: Callable[..., None], kind: type[Event] | UnionType | None = None
 ) -> Iterator[None]:
     """Call ``listener`` with every progress event inside the context.
 
-    With a ``kind``, ``Step`` or ``Walk``, it is called with events of that kind alone.
+    With a ``kind``, such as ``Step``, it is called with events of that kind alone.
     """
 
     def chosen(event: Event) -> None:
@@ -166,7 +174,9 @@ def ending_within(seconds: float) -> Iterator[None]:
 
 
 def tell(event: Event) -> None:
-    """Call every active listener with an event, and log it if it is a step."""
+    """Call every active listener with an event, and log it unless it is a walk."""
+    if isinstance(event, Notice):
+        LOGGER.info(event.text)
     if isinstance(event, Step) and LOGGER.isEnabledFor(logging.DEBUG):
         LOGGER.debug(event.line())
     for listener in _listeners.get():

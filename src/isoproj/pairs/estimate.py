@@ -29,17 +29,25 @@ def scan_seconds(
     points: Points, pairs: PairSet, k: int, engine: Engine | None = None
 ) -> float:
     """Return about how long the exact worst pair under a map to ``k`` takes."""
-    workers = n_threads() if engine is None else getattr(engine, "n_threads", 1)
     d = int(points.rows.shape[1])
     if not pairs.is_dense(points.n_points):
         assert pairs.listed is not None
         some = pairs.listed[:: max(1, pairs.n_pairs // _LISTED)][:_LISTED]
         some_map = np.eye(min(k, d), d)
         each = _seconds(lambda: exact_losses(points, some, some_map)) / len(some)
-        return each * pairs.n_pairs / workers
-    is_sieved = pairs.n_pairs > _FEW and not is_sparse(points.rows)
-    is_sieved &= pairs.listed is None
-    width = k + (_FURTHER if is_sieved else points.n_dims)
+        return each * pairs.n_pairs / _workers(engine)
+    n_pairs = pairs.n_pairs
+    if is_sparse(points.rows) or pairs.listed is not None:
+        n_pairs = 0  # No sieve is used.
+    return all_pairs_seconds(points.n_points, points.n_dims, k, n_pairs, engine)
+
+
+def all_pairs_seconds(
+    n_points: int, n_dims: int, k: int, n_sieved: int, engine: Engine | None = None
+) -> float:
+    """Return about how long a walk over all pairs takes, a sieve where it pays."""
+    is_sieved = n_sieved > _FEW
+    width = k + (min(_FURTHER, n_dims) if is_sieved else n_dims)
     rows = np.full((_BLOCK, width), 0.5, np.float32)
 
     def block() -> object:
@@ -48,7 +56,12 @@ def scan_seconds(
     with one_blas_thread():
         each = _seconds(block) / _BLOCK**2
     each *= 1.0 if is_sieved else _PASSES
-    return each * points.n_points**2 / 2.0 / workers
+    return each * n_points**2 / 2.0 / _workers(engine)
+
+
+def _workers(engine: Engine | None) -> int:
+    """Return how many blocks are worked on at once."""
+    return n_threads() if engine is None else int(getattr(engine, "n_threads", 1))
 
 
 def _seconds(work: Callable[[], object]) -> float:
