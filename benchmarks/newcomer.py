@@ -21,7 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 FENCE = re.compile(r"^```(python|sh)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-EXTRAS = ".[report,plot,docs]"
+EXTRAS = ".[all,docs]"
 NOTEBOOK = ("nbconvert", "ipykernel")
 # Widths of a screen and of a phone.
 WIDE, NARROW = 1400, 400

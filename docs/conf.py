@@ -51,9 +51,6 @@ html_title = f"isoproj {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_theme_options = {
-    "source_repository": "https://github.com/isoproj/isoproj/",
-    "source_branch": "main",
-    "source_directory": "docs/",
     "light_css_variables": {
         "color-brand-primary": "#0072b2",
         "color-brand-content": "#0072b2",
