@@ -24,7 +24,7 @@ from isoproj.numerics.spectral import Array
 from isoproj.numerics.storage import Storage
 from isoproj.pairs.nearness import Metric, check_metric, check_queries
 from isoproj.plot.axes import axes_or_new, draw
-from isoproj.plot.marks import Axis, Chart, Mark, Dots
+from isoproj.plot.marks import Axis, Chart, Dots, Mark
 from isoproj.proof.confidence import CONFIDENCE, fewest_points
 from isoproj.search.plan import Question, SearchPlan
 
