@@ -43,7 +43,6 @@ HEAVY = {
     "numpy",
     "pandas",
     "polars",
-    "rich",
     "safetensors",
     "scipy",
     "scs",

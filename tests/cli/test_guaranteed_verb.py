@@ -126,7 +126,7 @@ def test_exports_of_the_model_give_what_transform_gives(inside, run, checked, po
 
 def test_progress_does_not_mix_the_bounds_of_different_solves(capsys):
     console = Console(json=False, quiet=False, verbose=True)
-    with console.progress("searching", n_pairs=10):
+    with console.progress("searching"):
         for distortion, bound in ((0.3, 0.2), (0.8, 0.5)):
             tell(
                 Step(iteration=0, distortion=distortion, lower_bound=bound, seconds=0.0)

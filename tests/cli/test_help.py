@@ -13,7 +13,7 @@ from isoproj.cli import arguments
 from isoproj.cli.arguments import VERBS, build_parser
 from isoproj.comparison.compare import METHODS
 
-HEAVY = {"numpy", "scipy", "sklearn", "rich", "safetensors", "pyarrow", "h5py"}
+HEAVY = {"numpy", "scipy", "sklearn", "safetensors", "pyarrow", "h5py"}
 
 
 @pytest.mark.parametrize("verb", list(VERBS))

@@ -90,7 +90,7 @@ def test_a_choice_prints_the_frontier_and_keeps_matrix_and_picture(
         (("first:2", "points.npy", "--plot", "a.svg"), "Add --recall"),
         (("first:2", "points.npy", "--recall", "2"), "above 0, at most 1"),
         (("first:2", "points.npy", "-n", "40"), "from 1 to 39"),
-        (("first:2", "points.npy", "--queries", "points.npy", "-n", "0"), "from 1 to"),
+        (("first:2", "points.npy", "--queries", "points.npy", "-n", "0"), "1 or more"),
         (("first:9", "points.npy"), "first:K must keep"),
         (("missing.npy", "points.npy"), "missing.npy"),
         (("points.npy", "--recall", "0.9"), "at least 38 queries"),

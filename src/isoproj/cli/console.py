@@ -6,23 +6,20 @@ import json as json_
 import math
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from isoproj._version import __version__
 from isoproj.cli.errors import printable
 from isoproj.cli.payloads import told
 from isoproj.numerics.progress import Notice, Step, Walk, watching
-from isoproj.numerics.shown import aligned, is_terminal
+from isoproj.numerics.shown import aligned, is_terminal, renewed_line
 
-if TYPE_CHECKING:
-    from rich.progress import Progress
-
-# Seconds between lines of progress without a terminal.
-_PAUSE = 2.0
-# Seconds after which a walk over pairs inside a fit gets its own bar.
+# Seconds between lines of progress in a log, and between texts of a renewed line.
+_PAUSE, _BLINK = 2.0, 0.1
+# A walk over pairs that takes less than these seconds is not told.
 _BRIEF = 1.0
 
 
@@ -76,14 +73,8 @@ class Console:
         *,
         title: str = "",
         caption: str = "",
-        bold: int | None = None,
     ) -> None:
-        """Print a table, with borders on a terminal; row number ``bold`` is bold."""
-        if self.json:
-            return
-        if is_terminal(sys.stdout):
-            _draw_table(names, rows, title, caption, bold)
-            return
+        """Print a table, with a line above and below it."""
         self.say("\n".join(filter(None, [title, aligned(names, rows), caption])))
 
     @contextmanager
@@ -91,113 +82,54 @@ class Console:
         self,
         walks: str,
         *,
-        n_pairs: int | None = None,
         total: int | None = None,
         aim: float | None = None,
         limit: float | None = None,
     ) -> Iterator[None]:
         """Show all progress events inside the context.
 
-        ``walks`` says what a walk over pairs does, such as "auditing". If there are
-        steps too, give the number of all pairs, and if known the ``total`` of steps,
-        the gap that is the ``aim`` and the time ``limit``.
+        A terminal shows them in a line that is renewed, a log in a line now and then.
+        ``walks`` says what a walk over pairs does, such as "auditing". Of steps give,
+        if known, the ``total``, the gap that is the ``aim`` and the time ``limit``.
         """
-        steps = _Steps(total, aim, limit)
-        with watching(lambda notice: self.note(notice.text), Notice):
-            if self.quiet or self.verbose or not is_terminal(sys.stderr):
-                with watching(_Lines(self, walks, steps), Walk | Step):
-                    yield
-                return
-            with _bars(walks, n_pairs, steps) as bars, watching(bars, Walk | Step):
+        if self.quiet:
+            yield
+            return
+        is_renewed = not self.verbose and is_terminal(sys.stderr)
+        pause = _BLINK if is_renewed else 0.0 if self.verbose else _PAUSE
+        renewed = renewed_line() if is_renewed else nullcontext(self.note)
+        with renewed as show, watching(lambda told: self.note(told.text), Notice):
+            lines = _Lines(show, walks, _Steps(total, aim, limit), pause)
+            with watching(lines, Walk | Step):
                 yield
 
 
 class _Lines:
-    """Prints progress events as lines: every step if verbose, else one now and then."""
-
-    def __init__(self, console: Console, walks: str, steps: _Steps) -> None:
-        self.console, self.walks = console, walks
-        self.steps, self.speed = steps, _Speed()
-        self.last_step = self.last_walk = time.monotonic()
-
-    def __call__(self, event: Walk | Step) -> None:
-        if isinstance(event, Walk):
-            self._show_walk(event)
-        else:
-            self._show_step(event)
-
-    def _show_step(self, step: Step) -> None:
-        best, now = self.steps.see(step), time.monotonic()
-        if self.console.verbose or now - self.last_step >= _PAUSE:
-            self.last_step = now
-            self.console.note(best.line(self.steps.total) + self.steps.outlook(step))
-
-    def _show_walk(self, walk: Walk) -> None:
-        self.speed.see(walk)
-        if walk.done == 0:
-            self.last_walk = self.speed.start
-        elif time.monotonic() - self.last_walk >= _PAUSE:
-            self.last_walk = time.monotonic()
-            done = f"{walk.done:,} of {walk.total:,} pairs"
-            self.console.note(f"{walk.name or self.walks}: {done}, {self.speed}")
-
-
-class _Bars:
-    """Shows progress events as bars of rich: one of steps, one of the present walk."""
+    """Tells progress events in lines, at most one in ``pause`` seconds of each kind."""
 
     def __init__(
-        self,
-        progress: Progress,
-        walks: str,
-        n_pairs: int | None,
-        steps: _Steps,
+        self, show: Callable[[str], None], walks: str, steps: _Steps, pause: float
     ) -> None:
-        self.progress, self.walks, self.n_pairs = progress, walks, n_pairs
+        self.show, self.walks, self.pause = show, walks, pause
         self.steps, self.speed = steps, _Speed()
-        self.fit = progress.add_task(
-            "fitting",
-            total=steps.total,
-            bounds="",
-            rate="",
-            visible=n_pairs is not None,
-        )
-        self.walk = progress.add_task(
-            walks, total=None, bounds="", rate="", visible=n_pairs is None
-        )
+        self.next_step = self.next_walk = 0.0
 
     def __call__(self, event: Walk | Step) -> None:
+        now = time.monotonic()
         if isinstance(event, Walk):
-            self._show_walk(event)
-        else:
-            self._show_step(event)
-
-    def _show_walk(self, walk: Walk) -> None:
-        self.speed.see(walk)
-        is_long = self.speed.seconds > _BRIEF and walk.done < walk.total
-        self.progress.update(
-            self.walk,
-            description=walk.name or self.walks,
-            completed=walk.done,
-            total=walk.total,
-            visible=self.n_pairs is None or is_long,
-            bounds=str(self.speed),
-        )
-
-    def _show_step(self, step: Step) -> None:
-        best = self.steps.see(step)
-        # Only solvers with a fixed number of steps look at all pairs in every step.
-        rate = f"{step.n_working:,} pairs"
-        if self.steps.total is not None:
-            done = (self.n_pairs or 0) * (step.iteration + 1)
-            rate = _rate(done / max(step.seconds, 1e-9))
-        gap = f"gap {best.gap:.2%}, " if best.gap < 1.0 else ""
-        self.progress.update(
-            self.fit,
-            description=f"fitting, {step.phase}" if step.phase else "fitting",
-            completed=step.iteration,
-            bounds=_interval(best),
-            rate=gap + rate + self.steps.outlook(step),
-        )
+            self.speed.see(event)
+            if event.done == 0:
+                # Of a short walk nothing is told.
+                self.next_walk = now + max(_BRIEF, self.pause)
+            elif now >= self.next_walk:
+                self.next_walk = now + self.pause
+                done = f"{event.done:,} of {event.total:,} pairs"
+                self.show(f"{event.name or self.walks}: {done}, {self.speed}")
+            return
+        best = self.steps.see(event)
+        if now >= self.next_step:
+            self.next_step = now + self.pause
+            self.show(best.line(self.steps.total) + self.steps.outlook(event))
 
 
 class _Steps:
@@ -246,22 +178,10 @@ class _Speed:
         self.rate = walk.done / max(now - self.start, 1e-9)
         self.left = (walk.total - walk.done) / max(self.rate, 1e-9)
 
-    @property
-    def seconds(self) -> float:
-        return time.monotonic() - self.start
-
     def __str__(self) -> str:
         if self.rate == 0.0:
             return "no pair done yet"
         return f"{_rate(self.rate)}, {_duration(self.left)} left"
-
-
-def _interval(step: Step) -> str:
-    """Return both bounds as an interval, in words before there is a projection."""
-    if not math.isfinite(step.distortion):
-        return "no projection yet"
-    # No distortion is below 0, so 0 is a bound before another is known.
-    return f"{max(0.0, step.lower_bound):.4f} to {step.distortion:.4f}"
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can say
@@ -290,49 +210,3 @@ def _rate(pairs_per_second: float) -> str:
 def _duration(seconds: float) -> str:
     """Return a duration in words, in seconds or minutes."""
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
-
-
-def _draw_table(
-    names: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    title: str,
-    caption: str,
-    bold: int | None,
-) -> None:
-    """Print a table with borders."""
-    import rich.console
-    import rich.table
-
-    table = rich.table.Table(title=title or None, caption=caption or None)
-    for i, name in enumerate(names):
-        table.add_column(name, justify="right" if i else "left", overflow="fold")
-    for i, row in enumerate(rows):
-        # Brackets in cells must not be read as markup of rich.
-        cells = [printable(cell).replace("[", r"\[") for cell in row]
-        table.add_row(*cells, style="bold" if i == bold else "")
-    rich.console.Console(highlight=False).print(table)
-
-
-@contextmanager
-def _bars(walks: str, n_pairs: int | None, steps: _Steps) -> Iterator[_Bars]:
-    """Show progress bars on a terminal; yield the listener that moves them."""
-    import rich.console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    console = rich.console.Console(stderr=True)
-    columns: list[Any] = [
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=None),
-        TextColumn("{task.fields[bounds]}"),
-    ]
-    if console.width >= 72:
-        columns += [TextColumn("{task.fields[rate]}"), TimeElapsedColumn()]
-    columns += [TimeRemainingColumn()] if steps.total is not None else []
-    with Progress(*columns, console=console) as progress:
-        yield _Bars(progress, walks, n_pairs, steps)

@@ -7,7 +7,6 @@ import argparse
 from isoproj.cli.console import Console
 from isoproj.cli.models import (
     check_dimensions,
-    count_pairs,
     options_data,
     pair_options,
     read_labels,
@@ -27,7 +26,7 @@ def curve(options: argparse.Namespace, console: Console) -> None:
     largest = min(options.max_k, int(data.points.shape[1]))
     check_dimensions(options.n_components or (), data)
     console.note(str(data))
-    with console.progress("searching", n_pairs=count_pairs(data)):
+    with console.progress("searching"):
         found = distortion_curve(
             data.points,
             options.n_components or range(1, largest + 1),
@@ -63,7 +62,7 @@ def frontier(options: argparse.Namespace, console: Console) -> None:
     check_outputs(options, plot=options.plot)
     data = options_data(options, min_rows=2)
     console.note(str(data))
-    with console.progress("searching", n_pairs=count_pairs(data)):
+    with console.progress("searching"):
         found = guarantee_frontier(
             data.points,
             options.n_components,

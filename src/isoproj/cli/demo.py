@@ -36,7 +36,7 @@ def demo(options: argparse.Namespace, console: Console) -> None:
     start = time.perf_counter()
     model = NearIsometricProjection(n_components=k, random_state=0)
     with (
-        console.progress("searching", n_pairs=n_pairs),
+        console.progress("searching"),
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore", DuplicatePointsWarning)
@@ -78,14 +78,12 @@ def _show(
         ]
         for name, result in results.items()
     ]
-    losses = [result.distortion for result in results.values()]
     console.table(
         ["method", "worst pair", "99.9 %", "median", "mean"],
         rows,
         title="Share of squared length lost, over all pairs",
         caption="No projection can push the worst pair below "
         f"{at_least(model.lower_bound_)}",
-        bold=int(np.argmin(losses)),
     )
     console.say(str(model.certificate_))
     i, j = model.worst_pairs_[0]

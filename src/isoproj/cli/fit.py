@@ -13,7 +13,6 @@ from isoproj.cli.console import Console
 from isoproj.cli.errors import Interrupted, UsageError
 from isoproj.cli.models import (
     check_dimensions,
-    count_pairs,
     options_data,
     pair_options,
     prefix_table,
@@ -62,7 +61,6 @@ def fit(options: argparse.Namespace, console: Console) -> None:
     total = None if usual is None else options.max_iter or usual
     with console.progress(
         "searching",
-        n_pairs=count_pairs(data),
         total=total,
         aim=model.tol if usual is None else None,
         limit=options.time_limit,

@@ -84,12 +84,6 @@ def prefix_table(certificate: Certificate) -> tuple[list[str], list[list[str]]]:
     return ["dimensions", "worst pair loses", "none below", "gap"], rows
 
 
-def count_pairs(data: DataFile) -> int:
-    """Return the number of all pairs of rows."""
-    n_rows = int(data.points.shape[0])
-    return n_rows * (n_rows - 1) // 2
-
-
 def check_features(data: DataFile, n_features: int, path: str) -> None:
     """Raise UsageError unless the data have as many features as a model or matrix."""
     got = data.points.shape[1]

@@ -188,7 +188,7 @@ def _choose(
             confidence=options.confidence,
         )
     names, rows = found._table()
-    console.table(names, rows, bold=found.frontier.index(found.best))
+    console.table(names, rows)
     best = found.best
     console.say(
         f"Cheapest (*): {best.method}, k = {best.k}, {best.format}, {best.score}: "
