@@ -121,7 +121,18 @@ class DistortionCurve(Tabular):
         return tuple(int(self.ks[at]) for at in sorted(found))
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the curve above its floor, as ``isoproj.plot.distortion_curve``."""
+        """Draw the curve above its floor.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None
+            Where to draw; None makes a new figure.
+
+        Returns
+        -------
+        matplotlib Axes
+            The drawing of ``isoproj.plot.distortion_curve``.
+        """
         return isoproj.plot.distortion_curve(self, ax=ax)
 
     def _table(self) -> Table:
@@ -326,7 +337,18 @@ class Frontier(Tabular):
         )
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw what is kept against the caps, as ``isoproj.plot.frontier``."""
+        """Draw what is kept against the caps, below its bound.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None
+            Where to draw; None makes a new figure.
+
+        Returns
+        -------
+        matplotlib Axes
+            The drawing of ``isoproj.plot.frontier``.
+        """
         return isoproj.plot.frontier(self, ax=ax)
 
     def _table(self) -> Table:

@@ -130,7 +130,18 @@ class AuditResult(Tabular):
         return np.rint(coarse).astype(np.int64), edges
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw how the losses spread, as ``isoproj.plot.distortion_histogram``."""
+        """Draw how the losses spread over all pairs.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None
+            Where to draw; None makes a new figure.
+
+        Returns
+        -------
+        matplotlib Axes
+            The drawing of ``isoproj.plot.distortion_histogram``.
+        """
         return isoproj.plot.distortion_histogram({"map": self}, ax=ax)
 
     def _table(self) -> Table:
