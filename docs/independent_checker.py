@@ -20,7 +20,7 @@ def directions(X, pairs):
 def pairs_that_count(X, claim, arrays):
     n, kind = claim["n_points"], claim["pair_kind"]
     i, j = np.triu_indices(n, 1)
-    if kind in ("labels", "within-labels"):
+    if kind in ("labels", "within-labels", "queries"):
         same = arrays["labels"][i] == arrays["labels"][j]
         i, j = (row[same == (kind == "within-labels")] for row in (i, j))
     pairs = arrays.get("listed_pairs", np.column_stack([i, j]))

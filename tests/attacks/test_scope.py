@@ -44,6 +44,11 @@ SCOPES = {
         HALF,
         "380 of 780 pairs (of one class by the maker's labels)",
     ),
+    "queries": (
+        {"pairs": "queries"},
+        HALF == 1,
+        "400 of 780 pairs (of a query and another row by the maker's marks)",
+    ),
     "directions": ({"pairs": "directions"}, None, "all 40 rows"),
     "norms": ({"include_norms": True}, None, "all 820 pairs and rows"),
     "apart": ({"min_distance": 1.5}, None, " of 780 pairs (at least 1.5 apart)"),

@@ -335,7 +335,9 @@ def test_files_without_the_later_entries_still_load():
 
 
 BAD = {
-    "pairs must be 'all', .* 'labels', 'within-labels' or": {"pairs": "near"},
+    "pairs must be 'all', .* 'labels', 'within-labels', 'queries' or": {
+        "pairs": "near"
+    },
     "it takes neither min_distance nor": {"pairs": "sample", "include_norms": True},
     "n_neighbors must be a whole number above 0; got 0": {"n_neighbors": 0},
     "n_neighbors must be a whole number above 0; got 2.5": {"n_neighbors": 2.5},
@@ -408,3 +410,34 @@ def test_neighbours_in_tight_clusters_far_apart_are_the_nearest():
     near = np.argsort(gaps, axis=1)[:, 1:4]
     wanted = {tuple(sorted((i, j))) for i in range(30) for j in near[i].tolist()}
     assert set(map(tuple, found.listed.tolist())) == wanted
+
+
+@pytest.mark.parametrize("solver", ["minimax", "dual_ascent"])
+def test_with_queries_only_pairs_of_a_query_and_another_row_count(solver, tmp_path):
+    is_query = np.arange(24) % 4 == 0
+    model = NearIsometricProjection(2, pairs="queries", random_state=0, **QUICK)
+    model.set_params(solver=solver).fit(ROWS, is_query)
+    every = every_pair(24)
+    named = every[is_query[every[:, 0]] != is_query[every[:, 1]]]
+    losses = brute_losses(ROWS, model.components_, named)[1]
+    assert_allclose(model.distortion_, losses.max(), atol=1e-12)
+    assert model.certificate_.n_pairs == len(named) == 6 * 18
+    for seed in range(40):
+        other = np.linalg.qr(cloud(seed, 6, 2))[0].T
+        assert model.lower_bound_ <= brute_losses(ROWS, other, named)[1].max()
+    model.save(tmp_path / "m.isoproj")
+    again = NearIsometricProjection.load(tmp_path / "m.isoproj")
+    assert again.certificate_.pair_kind == "queries"
+    assert "of a query and another row" in again.certificate_.scope
+    verify(again, ROWS)
+    labels = np.roll(again.certificate_.labels, 1)
+    with pytest.raises(ClaimError):
+        verify(dataclasses.replace(again.certificate_, labels=labels), ROWS)
+
+
+def test_queries_are_marked_by_two_values():
+    model = NearIsometricProjection(2, pairs="queries")
+    with pytest.raises(ValueError, match="a y of two values"):
+        model.fit(ROWS, np.arange(24) % 3)
+    with pytest.raises(ValueError, match="requires y"):
+        model.fit(ROWS)

@@ -373,7 +373,8 @@ _PAIRS = (
         "WHICH",
         "which pairs count: all; directions (every row is a direction); sample "
         "(random pairs, if all are too many); neighbors, or approximate-neighbors by "
-        "pynndescent; labels (pairs of different classes) or within-labels; or a file "
+        "pynndescent; labels (pairs of different classes) or within-labels; queries "
+        "(of a query and another row: the labels are 1 and 0); or a file "
         "with two columns of row numbers",
     ),
     _whole(

@@ -68,9 +68,10 @@ class NearIsometricProjection(CertifiedProjection):
         its own (``"directions"``); every point with its nearest ones
         (``"neighbors"``, or ``"approximate-neighbors"`` by pynndescent); rows of
         different classes (``"labels"``) or of the same (``"within-labels"``), with
-        ``y`` given to ``fit``; or the pairs listed. ``"sample"`` is for sizes where
-        all pairs cannot be walked over: the fit sees a random sample, and the
-        certificate tells, from a fresh one, what share of all pairs may lose more.
+        ``y`` given to ``fit``; every query with every other row (``"queries"``, where
+        ``y`` says which rows are queries); or the pairs listed. ``"sample"`` is for
+        sizes where all pairs cannot be walked over: the fit sees a random sample, and
+        the certificate tells, from a fresh one, what share of all pairs may lose more.
     n_neighbors : int, default=10
         Neighbours of each point with ``pairs="neighbors"``. Copies of a point are not
         its neighbours.

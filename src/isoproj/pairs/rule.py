@@ -42,6 +42,7 @@ class PairKind(enum.StrEnum):
     DIRECTIONS = "directions"
     LABELS = "labels"
     WITHIN = "within-labels"
+    QUERIES = "queries"
     SAMPLED = "sample"
 
     @property
@@ -50,7 +51,7 @@ class PairKind(enum.StrEnum):
         return self in (PairKind.LISTED, PairKind.SAMPLED)
 
 
-LABELLED = (PairKind.LABELS, PairKind.WITHIN)
+LABELLED = (PairKind.LABELS, PairKind.WITHIN, PairKind.QUERIES)
 # Words that a user may pass as ``pairs`` instead of a list.
 WORDS = (
     PairKind.ALL.value,
@@ -72,9 +73,10 @@ class PairRule(Shown):
         (a pair with the origin); ``"neighbors"``, every point with its nearest
         neighbours (``"approximate-neighbors"`` finds them by pynndescent);
         ``"labels"``, pairs of rows with different labels (``"within-labels"``: with
-        the same label); a random ``"sample"`` of all pairs; or a list.
+        the same label); ``"queries"``, every query with every other row; a random
+        ``"sample"`` of all pairs; or a list.
     labels : array-like of shape (n_rows,) or None
-        Class labels, for the two kinds that need them.
+        Class labels, for the kinds that need them; for queries, which rows are some.
     n_neighbors : int
         Neighbours of each point; copies of a point are not its neighbours.
     min_distance : float
@@ -308,7 +310,13 @@ def label_codes(rule: PairRule, n_rows: int) -> Indices:
         msg = "y must be finite; it contains NaN or infinity. Drop or fill those rows."
         raise ValueError(msg)
     check_classification_targets(labels)
-    codes: Indices = np.unique(labels, return_inverse=True)[1]
+    values, codes = np.unique(labels, return_inverse=True)
+    if rule.kind is PairKind.QUERIES and values.size != 2:
+        msg = (
+            "pairs='queries' needs a y of two values, which say what rows are queries; "
+            f"got {values.size}. Pass True for queries and False for the others."
+        )
+        raise ValueError(msg)
     return codes.astype(np.intp)
 
 

@@ -202,10 +202,11 @@ def audit(
     pairs : str, array-like of shape (m, 2) or PairRule
         Which pairs count: ``"all"``, ``"directions"``, ``"neighbors"``,
         ``"approximate-neighbors"``, ``"labels"`` (pairs of different classes),
-        ``"within-labels"``, or a list of pairs of row numbers. A ``PairRule``, such as
-        ``certificate.pairs``, includes the next four parameters.
+        ``"within-labels"``, ``"queries"``, or a list of pairs of row numbers. A
+        ``PairRule``, such as ``certificate.pairs``, includes the next four parameters.
     labels : array-like of shape (n_points,) or None
-        Class of every point, for ``"labels"`` and ``"within-labels"``.
+        Class of every point, for ``"labels"`` and ``"within-labels"``; for
+        ``"queries"`` which points are queries.
     n_neighbors : int
         Number of neighbours of each point with ``pairs="neighbors"``.
     min_distance : float

@@ -41,6 +41,7 @@ _RULES = {
     PairKind.SAMPLED: "drawn by the maker",
     PairKind.LABELS: "of different classes by the maker's labels",
     PairKind.WITHIN: "of one class by the maker's labels",
+    PairKind.QUERIES: "of a query and another row by the maker's marks",
 }
 
 

@@ -41,6 +41,12 @@ from isoproj.proof.confidence import (
 _FEWEST = 2
 # Held-out rows that are measured together.
 _BLOCK = 256
+# Which fitted points count for a new one, and which pairs of new ones.
+_CLASSES = {
+    PairKind.LABELS: ("of another class", "of different classes"),
+    PairKind.WITHIN: ("of its own class", "of one class"),
+    PairKind.QUERIES: ("queries if it is none, else not", "of a query and another"),
+}
 # Kinds whose pairs between both parts are listed one by one.
 _LISTED = (PairKind.ALL, PairKind.SAMPLED, *LABELLED)
 
@@ -354,9 +360,9 @@ def _in_words(rule: PairRule, n_training: int) -> tuple[str, str]:
         fitted = f"its {rule.n_neighbors} nearest of {fitted}"
     whose, apart = [], []
     if rule.kind in LABELLED:
-        is_within = rule.kind is PairKind.WITHIN
-        whose.append("of its own class" if is_within else "of another class")
-        apart.append("of one class" if is_within else "of different classes")
+        of_new, of_both = _CLASSES[rule.kind]
+        whose.append(of_new)
+        apart.append(of_both)
     if rule.min_distance > 0.0:
         whose.append(f"at least {rule.least} away")
         apart.append(f"at least {rule.least} apart")
