@@ -206,10 +206,28 @@ def _show(
         f"solver       {solver}, {model.status_}, {model.n_iter_} steps, "
         f"{seconds:.1f} s"
     )
+    if _is_above_tol(model):
+        console.say(
+            f"gap          above --tol {model.tol:g}: the search ended because neither "
+            "side gained any more. Another --seed may find a better projection; the "
+            "rest may be a gap that no search closes"
+        )
     if options.output is not None:
         console.say(f"saved        {options.output}")
     else:
         console.note("not saved; add -o model.isoproj to keep the model")
+
+
+def _is_above_tol(model: NearIsometricProjection | GuaranteedPCA) -> bool:
+    """Return whether a search for given dimensions ended by itself above ``tol``."""
+    return (
+        isinstance(model, isoproj.NearIsometricProjection)
+        and model.n_components is not None
+        and model.solver == "minimax"
+        and not model.certificate_.prefixes
+        and not model.status_.advice
+        and model.certificate_.optimality_gap > model.tol
+    )
 
 
 def _why_so_much(certificate: Certificate, rows: Rows) -> str:

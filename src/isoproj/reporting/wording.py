@@ -123,10 +123,14 @@ def _cap(facts: Facts) -> str:
 def _sampled(sampling: Facts) -> str:
     if sampling["is_whole"]:
         return f"Every one of {sampling['n_pairs']:,} pairs is counted."
+    if sampling["n_rows"] == sampling["n_all"]:
+        drawn = "drawn at random from those that count"
+    else:
+        drawn = f"of {sampling['n_rows']:,} rows drawn at random from "
+        drawn += f"{sampling['n_all']:,}"
     return (
-        f"Sampled: {sampling['n_pairs']:,} pairs of {sampling['n_rows']:,} rows drawn "
-        f"at random from {sampling['n_all']:,}. Figures marked ≥ are the worst of this "
-        "sample, hence at most the true ones."
+        f"Sampled: {sampling['n_pairs']:,} pairs {drawn}. Figures marked ≥ are the "
+        "worst of this sample, hence at most the true ones."
     )
 
 
@@ -174,6 +178,11 @@ def _maps(facts: Facts) -> str:
             f"nearest after the map ({found['metric'].replace('_', ' ')}); exact on "
             "these rows."
         )
+        if not found["is_whole"]:
+            text += (
+                " It is not the recall of a search through all rows, where more rows "
+                "compete for the same places."
+            )
     return text
 
 
