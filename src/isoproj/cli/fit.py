@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -83,6 +84,7 @@ def fit(options: argparse.Namespace, console: Console) -> None:
         method=options.method,
         solver=getattr(model, "solver", "guaranteed"),
         status=model.status_,
+        worst_pairs=_worst_pairs(model),
         n_iter=model.n_iter_,
         seconds=seconds,
         isometry=model.distortion_ / (2.0 - model.distortion_),
@@ -172,7 +174,7 @@ def _show(
     """Print the result of a fit."""
     certificate = model.certificate_
     gap = certificate.optimality_gap
-    i, j = model.worst_pairs_[0]
+    i, j = _worst_pairs(model)[0]
     console.say(str(certificate))
     if certificate.sampled_words:
         console.say(f"over         {certificate.scope}; {certificate.sampled_words}")
@@ -218,6 +220,17 @@ def _show(
         console.note("not saved; add -o model.isoproj to keep the model")
 
 
+def _worst_pairs(model: NearIsometricProjection | GuaranteedPCA) -> Indices:
+    """Return the worst pairs, with the numbers that their rows have in the data.
+
+    The certificate numbers the fitted rows alone. The origin comes last.
+    """
+    found, heldout = model.worst_pairs_, model.heldout_
+    if heldout is None:
+        return found
+    return np.asarray(np.append(heldout.training, heldout.n_rows)[found])
+
+
 def _is_above_tol(model: NearIsometricProjection | GuaranteedPCA) -> bool:
     """Return whether a search for given dimensions ended by itself above ``tol``."""
     return (
@@ -244,9 +257,12 @@ def _why_so_much(certificate: Certificate, rows: Rows) -> str:
     worst = _lengths(rows, pairs).max(initial=0.0)
     usual = float(np.median(_lengths(rows, drawn)))
     if 0.0 < worst < usual / 2.0:
+        # Three digits, rounded up, so that the option leaves them all out.
+        digits = max(0, 2 - math.floor(math.log10(worst)))
+        least = at_most(1.001 * worst, digits)
         text += (
-            f"; the worst are {worst:.3g} apart or less, others {usual:.3g}: leave "
-            f"them out with --min-distance {1.001 * worst:.3g}, or take more dimensions"
+            f"; the worst are {least} apart or less, others {usual:.3g}: leave them "
+            f"out with --min-distance {least}, or take more dimensions"
         )
     else:
         text += "; take more dimensions, or fewer pairs: --pairs neighbors"

@@ -215,6 +215,11 @@ class Heldout(Shown):
         return int(self.rows.size)
 
     @property
+    def n_rows(self) -> int:
+        """Number of rows passed to ``fit``, fitted or held out."""
+        return int(self.rows.size + self.training.size)
+
+    @property
     def distortion_within(self) -> float:
         """Largest loss of a pair of held-out points; NaN if no such pair counts."""
         return math.nan if self.within is None else self.within.distortion

@@ -9,9 +9,9 @@ from isoproj.reporting.facts import Facts
 
 _LIMITS = (
     "The guarantee is for the points the model was fitted on. On other points it need "
-    "not hold unless there are many more points than dimensions: measure. PCA loses "
-    "less on the average pair; that is the price of the worst one. The lower bound is "
-    "proven, but the gap to it need not close: the problem is not convex."
+    "not hold: measure. It comes close where points are many more than dimensions. PCA "
+    "often loses less on the average pair: the price of the worst one. The lower bound "
+    "is proven, but the gap to it need not close: the problem is not convex."
 )
 METHOD_NAMES = {"isoproj": "isoproj", "pca": "PCA", "random": "random"}
 _KEPT = {"variance": "variance", "distortion": "squared length on average"}

@@ -1,0 +1,460 @@
+"""Every sentence about a proof or a number, from every door, against brute force.
+
+A text is read sentence by sentence: a pattern says what a sentence states, and a check
+compares it with figures computed here. A sentence with a figure or a claim that no
+pattern knows fails, so that a new one needs a check of its own.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+
+import numpy as np
+import pytest
+from geometry import brute_losses, every_pair
+from scipy.spatial import ConvexHull
+from sklearn.datasets import load_digits, load_iris
+
+from isoproj import GuaranteedPCA, NearIsometricProjection
+from isoproj.proof.certificate import certificate_of
+
+pytest.importorskip("jinja2")
+
+DIGITS, CLASSES = (part[:90] for part in load_digits(return_X_y=True))
+LISTED = np.random.default_rng(0).integers(90, size=(60, 2))
+LISTED = LISTED[LISTED[:, 0] != LISTED[:, 1]]
+QUICK = ("--tol", 0.5, "--seed", 0)
+# Options of a fit, by scene.
+SCENES = {
+    "hull": ("-k", 2, "--seed", 0),
+    "weights": ("-k", 10, *QUICK),
+    "neighbors": ("-k", 7, *QUICK, "--pairs", "neighbors"),
+    "labels": ("-k", 7, *QUICK, "--pairs", "labels", "--labels", "y.txt"),
+    "min_distance": ("-k", 7, *QUICK, "--min-distance", 20.5),
+    "sample": ("-k", 7, *QUICK, "--pairs", "sample"),
+    "listed": ("-k", 7, *QUICK, "--pairs", "pairs.npy"),
+    "nested": ("-k", 10, *QUICK, "--nested", 4),
+    "guaranteed": ("-k", 4, *QUICK, "--method", "guaranteed-pca"),
+    "heldout": ("-k", 7, *QUICK, "--heldout", 30),
+}
+
+
+def pairs_that_count(scene, X, certificate):
+    """Return the pairs of a scene, by the meaning of its option."""
+    i, j = every_pair(len(X)).T
+    if scene == "labels":
+        i, j = (row[CLASSES[i] != CLASSES[j]] for row in (i, j))
+    elif scene == "min_distance":
+        far = np.linalg.norm(X[i] - X[j], axis=1) >= 20.5
+        i, j = i[far], j[far]
+    elif scene == "neighbors":
+        # Of equally near rows any may be the last, so that the list decides.
+        lengths = np.linalg.norm(X[:, None] - X, axis=2)
+        np.fill_diagonal(lengths, np.inf)
+        last = np.sort(lengths, axis=1)[:, 9]
+        i, j = certificate.listed_pairs.T
+        assert (lengths[i, j] <= np.maximum(last[i], last[j]) + 1e-9).all()
+    elif scene in ("listed", "sample"):
+        listed = LISTED if scene == "listed" else certificate.listed_pairs
+        i, j = np.unique(np.sort(listed, axis=1), axis=0).T
+    return np.column_stack([i, j])
+
+
+def unit(X, pairs):
+    gaps = X[pairs[:, 0]] - X[pairs[:, 1]]
+    return gaps / np.linalg.norm(gaps, axis=1, keepdims=True)
+
+
+def proved(X, certificate):
+    """Return the bounds of the weights and of the hull, computed anew."""
+    x, k = unit(X, certificate.weighted_pairs), certificate.n_components
+    moment = x.T @ (certificate.weights[:, None] * x)
+    bounds = {"fantope": 1.0 - np.linalg.eigvalsh(moment)[-k:].sum()}
+    if certificate.hull is not None:
+        y = unit(X, certificate.hull.hull_pairs) @ certificate.hull.hull_axes.T
+        facets = ConvexHull(np.vstack([y, -y])).equations
+        bounds["hull"] = facets[:, -1].max() ** 2
+    return bounds
+
+
+class Figures:
+    """What is true of a scene, by brute force from rows, pairs and projection."""
+
+    def __init__(self, scene, X, model):
+        self.c = certificate = certificate_of(model)
+        self.X, self.k = X, certificate.n_components
+        self.pairs, self.losses = brute_losses(
+            X, certificate.components, pairs_that_count(scene, X, certificate)
+        )
+        self.distortion = self.losses.max()
+        self.proofs = proved(X, certificate)
+        self.lower = max(self.proofs.values())
+        self.gap = self.distortion / self.lower - 1.0
+        every = brute_losses(X, certificate.components)[1]
+        self.share_above = (every > self.distortion + 1e-12).mean()
+        self.prefixes = {}
+        for k, part in certificate.by_dimension.items():
+            lost = brute_losses(X, part.components, self.pairs)[1].max()
+            self.prefixes[k] = lost, max(proved(X, part).values())
+        if certificate.guarantee is not None:
+            self._keep(certificate.guarantee)
+        axes = np.linalg.svd(X - X.mean(axis=0))[2][: self.k]
+        self.pca = brute_losses(X, axes, self.pairs)[1]
+
+    def _keep(self, stated):
+        spread = np.cov(self.X, rowvar=False)
+        spread /= np.trace(spread)
+        components, w = self.c.components, stated.multipliers
+        self.cap = stated.cap
+        self.kept = np.trace(components @ spread @ components.T)
+        x = unit(self.X, stated.capped_pairs)
+        most = np.linalg.eigvalsh(spread + x.T @ (w[:, None] * x))[-self.k :].sum()
+        self.kept_bound = most - (1.0 - self.cap) * w.sum()
+
+
+def number(text):
+    return float(text.replace(",", ""))
+
+
+def below(text, value, unit=1.0):
+    """Assert that a printed number is at most a value, and near it."""
+    digits = len(text.partition(".")[2])
+    assert value * unit - 1.01 * 10.0**-digits <= number(text) <= value * unit + 1e-7
+
+
+def above(text, value, unit=1.0):
+    digits = len(text.partition(".")[2])
+    assert value * unit - 1e-7 <= number(text) <= value * unit + 1.01 * 10.0**-digits
+
+
+def near(text, value):
+    assert abs(number(text) - value) <= 0.51 * 10.0 ** -len(text.partition(".")[2])
+
+
+def every_one(f, n, what, kept, k, most):
+    assert number(n) == len(f.pairs)
+    assert (what == "sampled distances") == (f.c.pair_kind == "sample")
+    assert int(k) == f.k
+    below(kept, 1.0 - f.distortion, 100)
+    above(most, 1.0 - f.lower, 100)
+
+
+def first(f, k, kept, most):
+    below(kept, 1.0 - f.prefixes[int(k)][0], 100)
+    above(most, 1.0 - f.prefixes[int(k)][1], 100)
+
+
+def keeps(f, kept, cap, most):
+    below(kept, f.kept, 100)
+    below(cap, f.cap, 100)
+    above(most, f.kept_bound, 100)
+
+
+def lower_line(f, lower, _, over, times, proof):
+    below(lower, f.lower)
+    if over:
+        above(over, f.gap, 100)
+    if times:
+        above(times, 1.0 + f.gap)
+    named = "hull" if "hull" in proof else "fantope"
+    assert f.proofs[named] == f.lower
+
+
+def worst_line(f, i, j, lost):
+    X, (i, j) = f.all_rows, (int(i), int(j))
+    near(lost, brute_losses(X, f.c.components, [[i, j]])[1][0])
+    near(lost, f.distortion)
+
+
+def told_proof(f, n, loss, subject, _, k, lower):
+    assert number(n) == len(f.pairs)
+    near(loss, f.distortion)
+    below(lower, f.lower)
+    assert int(k) == f.k
+    proof = "hull" if subject.startswith("The hull") else "fantope"
+    assert f.proofs[proof] == f.lower
+    count = number(re.search(r"[\d,]+", subject)[0])
+    proving = f.c.weighted_pairs if proof == "fantope" else f.c.hull.hull_pairs
+    assert count == len(proving)
+
+
+def heldout_line(f, which, n, worst, most, mean):
+    i, j = np.array(f.held), np.array(f.training)
+    pairs = [[a, b] for a in i for b in (i if which == "among them" else j)]
+    pairs = [p for p in pairs if which != "among them" or p[0] < p[1]]
+    losses = brute_losses(f.all_rows, f.c.components, pairs)[1]
+    assert number(n) == losses.size
+    near(worst, losses.max())
+    near(mean, losses.mean())
+    assert (losses <= number(most)).mean() >= 0.999
+
+
+def promised(f, n, most, level, share, stated, level_too):
+    assert (number(n), level, level_too) == (len(f.training), "95", "95")
+    lost = [
+        brute_losses(f.all_rows, f.c.components, [[i, j] for j in f.training])[1].max()
+        for i in f.held
+    ]
+    above(most, np.sort(lost)[math.ceil((len(lost) + 1) * 0.95) - 1])
+    near(stated, f.distortion)
+    assert 0.0 < number(share) <= 100.0
+
+
+def much(f, kept, k):
+    above(kept, 1.0 - f.lower, 100)
+    assert int(k) == f.k
+
+
+def close(f, apart, others, least):
+    lengths = np.linalg.norm(
+        f.X[f.c.worst_pairs[:, 0]] - f.X[f.c.worst_pairs[:, 1]], axis=1
+    )
+    assert lengths.max() < number(apart) == number(least) < 1.1 * lengths.max()
+    every = np.linalg.norm(f.X[:, None] - f.X, axis=2)
+    assert np.quantile(every, 0.35) < number(others) < np.quantile(every, 0.65)
+
+
+def spread_line(f, n, ours, pca, worst, pca_worst):
+    assert number(n) == len(f.pairs)
+    near(ours, f.losses.mean())
+    near(pca, f.pca.mean())
+    near(worst, f.distortion)
+    near(pca_worst, f.pca.max())
+
+
+def table_row(f, d, k, n, worst, lower, gap):
+    assert (int(d), int(k), number(n)) == (f.X.shape[1], f.k, len(f.X))
+    near(worst, f.distortion)
+    below(lower, f.lower)
+    assert f.gap * 100 <= number(gap) + 1e-7
+
+
+def prefix_row(f, k, worst, lower, *_):
+    near(worst, f.prefixes[int(k)][0])
+    below(lower, f.prefixes[int(k)][1])
+
+
+def capped_text(f, cap, kept, most):
+    near(cap, f.cap)
+    below(kept, f.kept)
+    above(most, f.kept_bound)
+
+
+def ended(f, tol):
+    assert f.gap > number(tol)
+
+
+def floor_row(f, k, floor, pca):
+    # The weights prove a floor at any k, and fewer dimensions lose no less.
+    x = unit(f.X, f.c.weighted_pairs)
+    moment = x.T @ (f.c.weights[:, None] * x)
+    own = 1.0 - np.linalg.eigvalsh(moment)[-int(k) :].sum()
+    stated = max([own, *(v[1] for n, v in f.prefixes.items() if int(k) <= n)])
+    assert number(floor) <= stated + 1e-7 or f.c.prefixes
+    axes = np.linalg.svd(f.X - f.X.mean(axis=0))[2][: int(k)]
+    lost = brute_losses(f.X, axes, f.pairs)[1].max()
+    assert abs(number(pca) - lost) < 1e-3
+    assert number(floor) <= number(pca) + 1e-4
+
+
+def pair_row(f, i, j, ours, pca):
+    losses = brute_losses(f.X, f.c.components, [[int(i), int(j)]])[1]
+    assert abs(number(ours) - 100 * losses[0]) < 0.006
+
+
+N, D = r"([\d,]+)", r"([\d,]*\.?\d+)"
+STATIC = [
+    r"The lower bound is proven, but the gap to it need not close: the problem is not "
+    "convex",
+    r"The guarantee is for the points the model was fitted on",
+    r"No orthogonal projection reaches the shaded region",
+    r"The floor is what this certificate proves at each number of dimensions; a fit to "
+    "that number may prove more",
+    "Every claim was recomputed from the data while this report was made, by code that "
+    "knows no solver",
+    r"The least possible distortion lies between the two",
+    "Each has its own certificate, and its own bound on what any projection to as many "
+    "dimensions could do",
+    r"best distortion and best lower bound so far, \d+ rounds in [\d.]+ s",
+    r"What is kept under the cap and the most that can be, \d+ rounds in [\d.]+ s",
+    r"solver +\w+, \w+, \d+ steps, [\d.]+ s",
+]
+PATTERNS = [
+    (
+        rf"Every one of {N} ([a-z ]+) keeps at least {D}% of its squared length in {N} "
+        rf"dimensions; no projection can guarantee more than {D}%\.",
+        every_one,
+    ),
+    (rf"Its first {N} dimensions keep at least {D}%, of at most {D}%\.", first),
+    (
+        rf"Sampled: of all pairs, with 95 % confidence, at most {D}% (?:keep less|lose "
+        r"more)\.",
+        lambda f, share: f.share_above * 100 <= number(share),
+    ),
+    (
+        rf"It keeps {D}% of the variance; no projection under which no pair loses more "
+        rf"than {D}% can keep more than {D}%\.",
+        keeps,
+    ),
+    (rf"worst pair +rows {N} and {N} lose {D} of their squared distance", worst_line),
+    (
+        rf"lower bound +{D}(, so at most (?:{D}% above|{D} times) the best possible)? "
+        r"\(proved by ([a-z ]+)\)",
+        lower_line,
+    ),
+    (rf"gap +above --tol {D}: the search ended because neither side gained any", ended),
+    (
+        rf"kept +{D} of the variance, at most {D} under the cap {D}",
+        lambda f, kept, most, cap: capped_text(f, cap, kept, most),
+    ),
+    (
+        rf"(among them|to fitted points) +{N} pairs, the worst loses {D}, 99.9% lose "
+        rf"at most {D}, mean {D}",
+        heldout_line,
+    ),
+    (
+        rf"If new points are drawn like the points fitted, a new point's distances to "
+        rf"the {N} fitted points all lose at most {D} with probability {N} %, and at "
+        rf"most {D} % of pairs of new points lose more than the certified {D} with {N} "
+        r"% confidence\.",
+        promised,
+    ),
+    (rf"some pair keeps at most {D}% in any projection to {N} dimensions", much),
+    (
+        rf"the worst are {D} apart or less, others {D}: leave them out with "
+        rf"--min-distance {D}",
+        close,
+    ),
+    (
+        rf"Over (?:all|the) {N} pairs, the worst loses {D} of its squared length\. "
+        rf"((?:The hull of the directions|Weights) [^.]*?{N} of these pairs[^.]*) that "
+        rf"no projection to {N} dimensions loses less than {D}\.",
+        told_proof,
+    ),
+    (
+        rf"So the loss is at most {D}% above the best possible\.",
+        lambda f, gap: above(gap, f.gap, 100),
+    ),
+    (
+        rf"The cap was {D}; under it this projection keeps {D} of the variance, and "
+        rf"none can keep more than {D}\.",
+        capped_text,
+    ),
+    (r"PCA, under no cap, keeps [\d.]+\.", lambda f: None),
+    (
+        rf"Every one of {N} pairs is counted\. The mean pair loses {D} here and {D} "
+        rf"under PCA; the worst {D} and {D} \(dotted lines\)\.",
+        spread_line,
+    ),
+    (rf"\| {N} to {N} \| {N} \| {D} \| {D} \| {D}% \|", table_row),
+    (rf"\| first {N} \| {D} \| {D} \|(?: {D} \|)?", prefix_row),
+    (rf"^first {N} +{D} +{D} +{D}%$", prefix_row),
+    (rf"^\| {N} \| {D} \| {D} \|$", floor_row),
+    (rf"^\| {N} and {N} \| {D}% \| {D}% \|$", pair_row),
+]
+PATTERNS = [(re.compile(p, re.MULTILINE), check) for p, check in PATTERNS]
+# What a figure or a claim looks like. Tables of audits, parameters and versions have
+# figures of their own tests.
+CLAIMS = re.compile(
+    r"\d\.\d|\d ?%|prove|no projection|no pair|at most|at least|guarantee|exact|"
+    r"every one|confidence|probability",
+    re.IGNORECASE,
+)
+SKIPPED = re.compile(
+    r"^\| (isoproj|PCA|random|loses|k|pair|dimensions|[a-z\\_-]+|fingerprint[a-z ]*) \|"
+    r".*$|^saved .*$|^```[\s\S]*?^```$|^\|?-.*$",
+    re.MULTILINE,
+)
+
+
+def check_text(text, figures):
+    """Check every sentence; return how many were checked, none may be left."""
+    n_checked = 0
+    for pattern, check in PATTERNS:
+        for found in pattern.finditer(text):
+            assert check(figures, *found.groups()) is not False, found[0]
+            n_checked += 1
+        text = pattern.sub("", text)
+    for known in STATIC:
+        text = re.sub(known, "", text, flags=re.IGNORECASE)
+    left = [line for line in text.splitlines() if CLAIMS.search(line)]
+    assert not left, "\n".join(left)
+    return n_checked
+
+
+def plain(page):
+    """Return the sentences of a page of HTML as text."""
+    page = re.sub(r"<(style|svg|head).*?</\1>", "", page, flags=re.DOTALL)
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", "", page)).split())
+
+
+@pytest.fixture(scope="module", params=SCENES)
+def scene(request, tmp_path_factory):
+    """Fit at the command line; return the folder, its text, the model and figures."""
+    from isoproj.cli.program import main
+
+    name = request.param
+    folder = tmp_path_factory.mktemp(name)
+    X = np.unique(load_iris().data, axis=0) if name == "hull" else DIGITS
+    for file, content in {"x": X, "pairs": LISTED}.items():
+        np.save(folder / f"{file}.npy", content)
+    np.savetxt(folder / "y.txt", CLASSES, "%d")
+    options = [
+        str(folder / o) if str(o).endswith((".npy", ".txt")) else str(o)
+        for o in SCENES[name]
+    ]
+    saved = folder / "m.isoproj"
+    with pytest.MonkeyPatch.context() as patch:
+        told = []
+        patch.setattr("sys.stdout.write", told.append)
+        status = main(["fit", str(folder / "x.npy"), *options, "-o", str(saved)])
+    assert status == 0
+    kind = GuaranteedPCA if name == "guaranteed" else NearIsometricProjection
+    model, rows = kind.load(saved), X
+    if name == "heldout":
+        split = kind(7, heldout=30, tol=0.5, random_state=0).fit(X).heldout_
+        rows = X[split.training]
+    figures = Figures(name, rows, model)
+    figures.all_rows = X
+    if name == "heldout":
+        figures.held, figures.training = split.rows, split.training
+    return folder, "".join(told), model, rows, figures
+
+
+def test_the_certificate_and_its_figures(scene):
+    *_, model, _, figures = scene
+    assert model.distortion_ == pytest.approx(figures.distortion, abs=1e-9)
+    assert model.lower_bound_ == pytest.approx(figures.lower, abs=1e-9)
+    assert figures.c.proof == max(figures.proofs, key=figures.proofs.get)
+    assert check_text(str(model.certificate_), figures) >= 1
+
+
+def test_the_command_line(scene, run):
+    folder, told, _, rows, figures = scene
+    assert check_text(SKIPPED.sub("", told), figures) >= 3
+    np.save(folder / "rows.npy", rows)
+    status, out, _ = run("verify", folder / "m.isoproj", folder / "rows.npy")
+    assert status == 0
+    assert check_text(out[out.index("verified:") :], figures) >= 1
+
+
+def test_the_report_in_three_formats_and_the_notebook(scene):
+    *_, model, rows, figures = scene
+    made = model.report(rows)
+    text = SKIPPED.sub("", made.markdown())
+    assert check_text(text, figures) >= 5
+    facts = made.to_dict()
+    assert check_text(facts["sentence"], figures) >= 1
+    bounds = facts["certificate"]
+    assert bounds["distortion"] == pytest.approx(figures.distortion, abs=1e-9)
+    assert bounds["lower_bound"] == pytest.approx(figures.lower, abs=1e-9)
+    assert figures.proofs[bounds["proof"]] == figures.lower
+    # Pages say in paragraphs what Markdown says, sentence by sentence.
+    markdown = " ".join(made.markdown().replace("**", "").split())
+    for page in (made.html(), model._repr_html_()):
+        for said in re.findall(r"<(?:p|h1)>(.*?)</(?:p|h1)>", page, re.DOTALL):
+            sentence = plain(said)
+            if CLAIMS.search(sentence) and "PCA and one random" not in sentence:
+                assert sentence in markdown
