@@ -141,6 +141,12 @@ def every_one(f, n, what, kept, k, most):
     above(most, 1.0 - f.lower, 100)
 
 
+def over(f, n, total, share):
+    assert number(n) == len(f.pairs)
+    assert number(total) == len(f.X) * (len(f.X) - 1) // 2
+    assert f.share_above * 100 <= number(share)
+
+
 def first(f, k, kept, most):
     below(kept, 1.0 - f.prefixes[int(k)][0], 100)
     above(most, 1.0 - f.prefixes[int(k)][1], 100)
@@ -292,6 +298,11 @@ PATTERNS = [
         rf"Sampled: of all pairs, with 95 % confidence, at most {D}% (?:keep less|lose "
         r"more)\.",
         lambda f, share: f.share_above * 100 <= number(share),
+    ),
+    (
+        rf"over +{N} of {N} pairs \(drawn by the maker\); sampled: of all pairs, with "
+        rf"95 % confidence, at most {D}% lose more",
+        over,
     ),
     (
         rf"It keeps {D}% of the variance; no projection under which no pair loses more "
