@@ -39,6 +39,7 @@ def lowest(session: nox.Session) -> None:
     pins = [re.sub(">=(.*)", r"==\1.*", line) for line in stated]
     # scikit-learn 1.6 hands pytest what pytest 9 refuses.
     tools = ["pytest==8.*", "pytest-xdist>=3.5", "hypothesis>=6.100", "cvxpy-base>=1.5"]
+    tools += ["clarabel>=0.9", "scs>=3.2.4"]
     session.install("-e", ".", *tools, *pins)
     chosen = session.posargs or CORE
     session.run("pytest", "-n", "2", "-m", "not slow", *chosen, env=BLAS)

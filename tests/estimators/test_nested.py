@@ -228,6 +228,7 @@ def clone_of(model):
 
 
 def test_the_report_draws_every_prefix_beside_those_of_pca(near):
+    pytest.importorskip("jinja2")
     made = report(near, X)
     facts = made.to_dict()
     assert [prefix["k"] for prefix in facts["nested"]] == [9, 12]

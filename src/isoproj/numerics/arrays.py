@@ -68,9 +68,9 @@ def _check_layout(rows: Rows) -> None:
     Compiled code of scipy would read and write other memory.
     """
     if rows.format == "coo":
-        inside = all(
-            _within(c, n) for c, n in zip(rows.coords, rows.shape, strict=True)
-        )
+        # scipy 1.12 has no ``coords``.
+        coords = getattr(rows, "coords", None) or (rows.row, rows.col)
+        inside = all(_within(c, n) for c, n in zip(coords, rows.shape, strict=True))
     elif rows.format in ("csr", "csc", "bsr"):
         height, width = rows.blocksize if rows.format == "bsr" else (1, 1)
         blocks = (rows.shape[0] // height, rows.shape[1] // width)
