@@ -88,3 +88,15 @@ def test_a_walk_that_is_stopped_leaves_a_sample(monkeypatch):
         model.fit(ROWS)
     assert model.certificate_.pair_kind is PairKind.SAMPLED
     assert np.isfinite(model.distortion_)
+
+
+def test_under_a_limit_the_heaviest_weights_of_wide_data_prove_the_bound(monkeypatch):
+    rows = cloud(0, 40, 60)
+    whole = NearIsometricProjection(5, random_state=0).fit(rows)
+    most = 50
+    assert whole.certificate_.weights.size > most
+    monkeypatch.setattr("isoproj.estimators.geometry._MOST_WEIGHTS", most)
+    model = NearIsometricProjection(5, random_state=0, time_limit=100.0).fit(rows)
+    assert model.certificate_.weights.size == most
+    assert 0.2 * whole.lower_bound_ < model.lower_bound_ <= model.distortion_
+    verify(model, rows)

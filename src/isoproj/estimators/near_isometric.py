@@ -23,7 +23,7 @@ from isoproj.pairs.points import Points
 from isoproj.pairs.rows import stacked
 from isoproj.pairs.rule import PairKind, PairRule, PairSet
 from isoproj.pairs.worst_pairs import find_worst
-from isoproj.proof.bounds import certify_hull, data_fingerprint
+from isoproj.proof.bounds import certify_hull, data_fingerprint, thinned
 from isoproj.proof.certificate import Certificate
 from isoproj.solvers.api import Journal, Problem, Result, Status, Weights
 from isoproj.solvers.checkpoint import Checkpoint
@@ -484,7 +484,9 @@ class NearIsometricProjection(CertifiedProjection):
             raise ValueError(msg)
         max_iter = _PAPER_STEPS if self.max_iter is None else int(self.max_iter)
         posed = pose(geometry.points, geometry.pairs, k)
-        return dual_ascent(posed, max_iter=max_iter, clock=journal.clock)
+        result = dual_ascent(posed, max_iter=max_iter, clock=journal.clock)
+        dual = Weights(*thinned(result.dual.pairs, result.dual.weights))
+        return replace(result, dual=dual)
 
     def _certified(self, geometry: Geometry, result: Result) -> Certificate:
         k = self.n_components

@@ -84,11 +84,13 @@ def squared_gaps(rows: Real, pairs: Indices) -> Array:
     """Return the squared distance of each pair, from the difference of its rows."""
     squares = np.empty(pairs.shape[0])
     step = max(1, _GAP_ENTRIES // max(1, rows.shape[1]))
-    for start in range(0, pairs.shape[0], step):
-        chunk = pairs[start : start + step]
-        gaps = rows[chunk[:, 0]]
-        gaps -= rows[chunk[:, 1]]
-        squares[start : start + step] = squared_lengths(gaps)
+
+    def fill(chunk: slice) -> None:
+        gaps = rows[pairs[chunk, 0]]
+        gaps -= rows[pairs[chunk, 1]]
+        squares[chunk] = squared_lengths(gaps)
+
+    for_each_chunk(fill, pairs.shape[0], step)
     return squares
 
 

@@ -198,7 +198,6 @@ def certify_each(
     if fault:
         msg = f"a lower bound must rest on pairs that count; got {fault}. {_AGAIN}"
         raise ClaimError(msg)
-    weighted_pairs, weights = _thinned(weighted_pairs, weights)
     ks = [components.shape[0] for components in maps]
     bounds = lower_bounds(points, weighted_pairs, weights, ks).tolist()
     facts = _facts_of_data(points, pairs, n_rows)
@@ -220,7 +219,7 @@ def certify_each(
     return [_ordered(certificate) for certificate in certificates]
 
 
-def _thinned(pairs: Indices, weights: Array) -> tuple[Indices, Array]:
+def thinned(pairs: Indices, weights: Array) -> tuple[Indices, Array]:
     """Return weights on fewer pairs if they are very many: a draw at even steps.
 
     Any weights on pairs that count prove a bound.
