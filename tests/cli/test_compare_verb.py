@@ -62,3 +62,15 @@ def test_a_method_that_fails_is_a_row_and_the_others_go_on(folder, run):
     status, out, _ = run("compare", "one.npy", "-k", 3, "--methods", "nu_max", "pca")
     assert status == 0
     assert "pca" in out
+
+
+def test_compare_measures_recall_and_marks_the_highest(folder, run, checked, points):
+    words = ("compare", "points.npy", "-k", 2, "--methods", "pca", "random")
+    records = checked(run(*words, "--json")[1])["records"]
+    found = {record["method"]: record["recall"] for record in records}
+    expected = audit(points, PCAProjection(2).fit(points), recall=10).recall[10]
+    assert found["pca"] == pytest.approx(expected)
+    out = run(*words, "--metric", "recall")[1]
+    best = max(found, key=found.get)
+    assert f"{found[best]:.4f}*" in out
+    assert out.count("*") == 1

@@ -632,11 +632,12 @@ _COMPARE = (
     _time_limit("for each single fit"),
     _choice(
         "--metric",
-        "contracted distortion stretch isometry mean seconds",
+        "contracted distortion stretch isometry mean recall seconds",
         "the number in the table (default contracted: loss of the worst pair, after "
         "the map is scaled so that no pair gains); distortion and stretch are the "
         "largest loss and gain as the map is, isometry the larger of the two after "
-        "the best scaling, mean the mean loss",
+        "the best scaling, mean the mean loss, recall the share of the ten nearest "
+        "that stay so",
         default="contracted",
     ),
     _maps("the methods"),

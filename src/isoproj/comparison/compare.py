@@ -81,6 +81,7 @@ _LABELS = {
     "stretch": "largest share of squared length gained",
     "isometry": "two-sided isometry constant after the best scaling",
     "mean": "mean share of squared length lost",
+    "recall": "share of the ten nearest that stay among the ten nearest",
     "seconds": "seconds",
     "peak_bytes": "peak memory added, bytes",
 }
@@ -134,7 +135,7 @@ class Comparison(Shown):
         return {k: float(np.mean(list(seeds.values()))) for k, seeds in best.items()}
 
     def table(self, metric: str = "contracted") -> str:
-        """Return a plain text table, methods by k, the least of each column marked.
+        """Return a plain text table, methods by k, the best of each column marked.
 
         Parameters
         ----------
@@ -149,7 +150,8 @@ class Comparison(Shown):
         values = self.values(metric)
         ks = sorted({record["k"] for record in self.records})
         rows = {name: {k: by_k.get(k, []) for k in ks} for name, by_k in values.items()}
-        best = {k: _least(row[k] for row in rows.values()) for k in ks}
+        choose = max if metric == "recall" else min
+        best = {k: _best([row[k] for row in rows.values()], choose) for k in ks}
         lines = [["", *(f"k={k}" for k in ks)]]
         for name, row in rows.items():
             lines.append([name, *(_cell(row[k], best[k]) for k in ks)])
@@ -312,14 +314,16 @@ def machine_facts() -> Record:
     }
 
 
-def _least(columns: Iterable[list[float]]) -> float:
-    """Return the least mean of some lists, NaN where all are empty."""
+def _best(
+    columns: Iterable[list[float]], choose: Callable[[list[float]], float]
+) -> float:
+    """Return the best mean of some lists, NaN where all are empty."""
     means = [float(np.mean(values)) for values in columns if values]
-    return min(means) if means else math.nan
+    return choose(means) if means else math.nan
 
 
 def _cell(values: list[float], best: float) -> str:
-    """Return mean and spread of a table's cell, with a mark where it is the least."""
+    """Return mean and spread of a table's cell, with a mark where it is the best."""
     if not values:
         return "failed "
     mean = float(np.mean(values))

@@ -28,6 +28,8 @@ Record = dict[str, Any]
 
 # Rows this far from orthonormal are still a projection's, in float32.
 _ORTHONORMAL = 1e-5
+# Neighbours that recall is about.
+_NEIGHBORS = 10
 _SAMPLE_SECONDS = 0.005
 _STATM = Path("/proc/self/statm")
 
@@ -41,7 +43,9 @@ class Score:
     the best scaling: every squared length within ``1 +- isometry``; for a projection
     that is ``eps / (2 - eps)``. ``contracted`` is the distortion once the map is scaled
     down to stretch no vector at all, which a bound on projections can be compared with.
-    ``mean`` and the quantiles are of the shares lost. ``orthonormality`` is the largest
+    ``mean`` and the quantiles are of the shares lost. ``recall`` is the mean share of a
+    point's ten nearest others (of all, if they are fewer) that stay among its ten
+    nearest, exact. ``orthonormality`` is the largest
     entry of ``A A^T - I``. ``seconds`` and ``cpu_seconds`` (all threads together) are
     those of ``fit``, ``peak_bytes`` the resident memory that ``fit`` added at its peak,
     from samples 5 ms apart. ``lower_bound`` is the method's own certified bound. NaN
@@ -59,6 +63,7 @@ class Score:
     q99: float
     q999: float
     orthonormality: float
+    recall: float = math.nan
     seconds: float = math.nan
     cpu_seconds: float = math.nan
     peak_bytes: float = math.nan
@@ -77,11 +82,20 @@ def score_map(
     components: LinearMap,
     *,
     pairs: str | ArrayLike = "all",
+    with_recall: bool = False,
 ) -> Score:
     """Measure any linear map, or a fitted estimator's, on all pairs that count."""
     rows = check_points(X)
+    k = min(_NEIGHBORS, int(rows.shape[0]) - 1)
     linear = linear_map(components, rows.shape[1])
-    found = audit(rows, linear, orientation="rows", pairs=pairs, n_worst=1)
+    found = audit(
+        rows,
+        linear,
+        orientation="rows",
+        pairs=pairs,
+        n_worst=1,
+        recall=k if with_recall else None,
+    )
     error = float(np.abs(linear @ linear.T - np.eye(linear.shape[0])).max())
     norm = float(np.linalg.norm(linear, 2)) ** 2
     least = 1.0 - found.distortion
@@ -101,6 +115,7 @@ def score_map(
         q99=q[0.99],
         q999=q[0.999],
         orthonormality=error,
+        recall=found.recall.get(k, math.nan),
         lower_bound=float(getattr(components, "lower_bound_", math.nan)),
     )
 
@@ -128,7 +143,7 @@ def run(
         estimator.fit(X, y)
         seconds = time.perf_counter() - start
         cpu_seconds = time.process_time() - cpu_start
-    score = score_map(X, estimator, pairs=pairs)
+    score = score_map(X, estimator, pairs=pairs, with_recall=True)
     return replace(
         score, seconds=seconds, cpu_seconds=cpu_seconds, peak_bytes=memory.peak
     )
@@ -177,7 +192,7 @@ def measure(
 
 def measure_map(name: str, given: LinearMap, X: ArrayLike | Rows, seed: int) -> Record:
     """Return a record of the score of a map that nobody fits."""
-    score = score_map(X, given)
+    score = score_map(X, given, with_recall=True)
     shape = [int(size) for size in X.shape] if hasattr(X, "shape") else None
     return {
         "method": name,
