@@ -35,7 +35,7 @@ source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build"]
 templates_path: list[str] = []
 
-myst_enable_extensions = ["dollarmath", "colon_fence"]
+myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
 
 autodoc_default_options = {"members": True, "inherited-members": False}
