@@ -14,6 +14,7 @@ import json
 import os
 import socket
 import struct
+import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -268,11 +269,13 @@ def _fetched_mnist() -> dict[str, NDArray[np.uint8]] | None:
 
 @contextmanager
 def _network_timeout() -> Iterator[None]:
-    """Limit how long a connection may stay silent."""
+    """Limit how long a connection may stay silent; what is missing is said later."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(_NETWORK_SECONDS)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     finally:
         socket.setdefaulttimeout(before)
 
