@@ -45,7 +45,7 @@ _BLOCK = 256
 _CLASSES = {
     PairKind.LABELS: ("of another class", "of different classes"),
     PairKind.WITHIN: ("of its own class", "of one class"),
-    PairKind.QUERIES: ("queries if it is none, else not", "of a query and another"),
+    PairKind.QUERIES: ("of the other kind (query or not)", "of a query and another"),
 }
 # Kinds whose pairs between both parts are listed one by one.
 _LISTED = (PairKind.ALL, PairKind.SAMPLED, *LABELLED)
