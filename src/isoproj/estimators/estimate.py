@@ -91,7 +91,7 @@ class FitEstimate:
         """Return what else could be done, each with its own estimate."""
         drawn = _DRAWN + _READ * self.gigabytes
         near = drawn + _NEAR * self.n_points
-        least = in_words(max(10.0, 2.0 * self.scan_seconds))
+        least = in_words(max(10.0, 2.5 * self.scan_seconds))
         return [
             "--time-limit 600: the best within 10 min, certified over all pairs if the "
             f"limit is about {least} or more, else over a sample",
