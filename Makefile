@@ -9,7 +9,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 QUICK := -m "not slow and not consumers and not attack"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo reproduce results test lint coverage test-slow test-attack \
+.PHONY: help demo reproduce results test lint coverage test-slow test-attack soak \
   test-browser test-consumers test-matrix docs claims newcomer dist clean
 
 help: ## list these targets
@@ -56,6 +56,9 @@ test-slow: $(SETUP) ## the suites that take minutes
 test-attack: $(SETUP) ## fuzz in exact rationals, forged files, kills, full disks; minutes
 	ISOPROJ_ATTACK_SEED=$(SEED) $(ONE_THREAD) \
 	  $(BIN)/python -m pytest -n 2 --dist worksteal -m attack tests/attacks
+
+soak: $(SETUP) ## ten minutes of fits in one process: memory, threads and files stay
+	$(ONE_THREAD) $(BIN)/python benchmarks/soak.py 600
 
 test-browser: $(SETUP) ## the report in a real Chromium (Debian: chromium, chromium-driver)
 	$(BIN)/python -m pytest -m browser tests/reporting
