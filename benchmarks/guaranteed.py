@@ -30,8 +30,8 @@ from isoproj.numerics.threads import one_blas_thread
 from isoproj.pairs.rule import PairRule
 from isoproj.proof.objective import Objective
 from isoproj.solvers.api import Problem
-from isoproj.solvers.guaranteed import guaranteed
-from isoproj.solvers.minimax import minimax
+from isoproj.solvers.capped import guaranteed
+from isoproj.solvers.solve import solve
 from paper.datasets import load
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
@@ -98,7 +98,7 @@ def side_by_side(
     with one_blas_thread():
         pca, pca_seconds = timed(PCA(k, random_state=0).fit, train)
     geometry, problem = posed(train, k, tol)
-    best, best_seconds = timed(minimax, problem)
+    best, best_seconds = timed(solve, replace(problem, objective=None))
     own = geometry.certify(geometry.components(best.basis, k), best.dual)
     rows = [
         ("PCA", pca.components_, "", pca_seconds),

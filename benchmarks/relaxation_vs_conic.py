@@ -28,8 +28,7 @@ from isoproj.numerics.threads import one_blas_thread
 from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.rule import prepare_pairs
 from isoproj.proof.bounds import lower_bound
-from isoproj.solvers.relaxation.path import solve_relaxation
-from isoproj.solvers.relaxation.problem import LargestFloor
+from isoproj.solvers.fantope import solve_relaxation
 
 TARGET = 1e-4
 
@@ -45,7 +44,7 @@ def ours(points, pairs, k):
     start = time.perf_counter()
     search = PairSearch(points, pairs)
     # Half the target leaves room for the certificate's own rounding.
-    found = solve_relaxation(search, LargestFloor(k), tol=TARGET / 2)
+    found, _ = solve_relaxation(search, k, tol=TARGET / 2)
     seconds = time.perf_counter() - start
     matrix = found.factor @ found.factor.T
     listed = search.decode(found.codes)

@@ -53,10 +53,15 @@ DAMAGED = {
     "pair of one point": set_code("codes", 5 * 60 + 5),
     "pair outside": set_code("codes", 60 * 60 + 1),
     "negative pair": set_code("codes", -1),
-    "pool pair that does not count": set_code("pool", 0 * 60 + 2),
     "working pair that does not count": set_code("working", 0 * 60 + 2),
-    "no start": lambda h, t: t.pop("start"),
-    "relaxed pair that does not count": set_code("relaxation_codes", 0 * 60 + 2),
+    "bound's pair that does not count": set_code("bound_codes", 0 * 60 + 2),
+    "bound's weight negative": lambda h, t: t["bound_weights"].__setitem__(0, -1.0),
+    "few bound's weights": lambda h, t: t.update(bound_weights=t["bound_weights"][1:]),
+    "space too long": lambda h, t: t["bound_space"].__imul__(2.0),
+    "few occupations": lambda h, t: t.update(
+        bound_occupations=t["bound_occupations"][1:]
+    ),
+    "occupation NaN": lambda h, t: t["bound_occupations"].fill(np.nan),
     "negative weight": lambda h, t: t["weights"].__setitem__(0, -1.0),
     "weight NaN": lambda h, t: t["weights"].fill(np.nan),
     "few weights": lambda h, t: t.update(weights=t["weights"][1:]),
@@ -67,15 +72,17 @@ DAMAGED = {
     "basis too wide": lambda h, t: t.update(basis=np.eye(8, 3)),
     "basis huge": lambda h, t: t["basis"].fill(1e300),
     "no basis": lambda h, t: t.pop("basis"),
-    "factor infinite": lambda h, t: t["relaxation_factor"].fill(np.inf),
-    "factor of others": lambda h, t: t.update(relaxation_factor=np.eye(7)),
+    "factor infinite": lambda h, t: t["factor"].fill(np.inf),
+    "factor of others": lambda h, t: t.update(factor=np.eye(7)),
     "values NaN": lambda h, t: t["values"].fill(np.nan),
     "few values": lambda h, t: t.update(values=t["values"][:2]),
-    "stage": set_state("stage", "x"),
-    "rounds": set_state("n_rounds", -3),
-    "rounds used up": lambda h, t: h["state"].update(stage="lower", n_rounds=99),
-    "rounds of text": set_state("n_rounds", "many"),
-    "rounds without end": set_state("n_rounds", float("inf")),
+    "no sides": lambda h, t: h["state"].pop("sides"),
+    "sides of text": set_state("sides", "x"),
+    "starts of text": set_state("starts", ["a", "b", "c", "d"]),
+    "few starts": set_state("starts", [1]),
+    "starts NaN": set_state("starts", [float("nan")] * 4),
+    "gains of text": set_state("gains", ["many"]),
+    "few numbers of the bound": set_state("bound", [1, 2]),
     "draws": set_state("rng", {"a": 1}),
     "no draws": set_state("rng", None),
     "history": set_state("history", [{"a": 1}]),
@@ -97,7 +104,8 @@ def test_a_damaged_checkpoint_is_one_clear_line(honest, tmp_path, damage):
 def test_a_checkpoint_that_boasts_changes_no_bound(honest, tmp_path):
     def boast(header, tensors):
         tensors["values"][:] = [0.0005, 0.582, 0.582]
-        header["state"]["stage"] = "done"
+        for side in header["state"]["sides"].values():
+            side[1] = True
 
     model = fit(forge(honest[1], tmp_path / "forged.isoproj", boast))
     assert model.lower_bound_ <= model.distortion_
@@ -107,8 +115,8 @@ def test_a_checkpoint_that_boasts_changes_no_bound(honest, tmp_path):
 
 def test_the_checkpoint_of_the_tests_is_one_that_is_taken_up(honest):
     header, tensors = read_container(honest[1])
-    assert header["state"]["stage"] == "done"
-    assert {"pool", "codes", "relaxation_codes", "basis"} <= set(tensors)
+    assert all(is_over for _, is_over in header["state"]["sides"].values())
+    assert {"working", "codes", "bound_codes", "bound_space", "basis"} <= set(tensors)
     assert fit(honest[1]).distortion_ == honest[0].distortion_
 
 

@@ -74,10 +74,11 @@ def test_both_sides_are_told_before_anything_else_is_done():
     assert all(step.phase for step in steps)
 
 
-def test_a_stall_has_a_name_and_advice_that_can_help():
-    assert Status.STALLED.value == "stalled"
-    assert "raise tol" in Status.STALLED.advice
-    assert "max_iter" not in Status.STALLED.advice
+@pytest.mark.parametrize("status", list(Status))
+def test_every_status_says_what_ended_the_fit(status):
+    assert status.meaning.endswith(".")
+    is_cut_short = status in (Status.MAX_ITER, Status.TIME_LIMIT, Status.INTERRUPTED)
+    assert bool(status.advice) is is_cut_short
 
 
 def test_a_tolerance_that_is_met_ends_the_fit():

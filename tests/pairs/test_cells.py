@@ -24,7 +24,7 @@ def test_nearly_all_of_the_weakest_pairs_are_found_by_cells(is_even):
     factor *= 1.0 if is_even else np.linspace(1.0, 0.5, 6)
     exact = search.weakest(factor, 1.0, most=200)
     search.recent = search.recent[:0]
-    found = search.near(factor, 200)
+    found = search.near(factor, np.inf, 200)
     assert found.codes[0] == exact.codes[0]
     assert np.isin(exact.codes, found.codes).mean() > 0.9
 
@@ -32,7 +32,7 @@ def test_nearly_all_of_the_weakest_pairs_are_found_by_cells(is_even):
 def test_pairs_found_by_cells_have_their_own_shares_and_no_level():
     search = searched(spectrum(300, 20), memory_limit=0.0)
     factor = np.eye(search.points.n_dims, 4)
-    found = search.near(factor, 50)
+    found = search.near(factor, np.inf, 50)
     gaps = search.directions(found.codes) @ factor
     assert_allclose(found.retained, (gaps**2).sum(axis=1), atol=1e-12)
     assert found.codes.size == np.unique(found.codes).size == 50
@@ -43,7 +43,7 @@ def test_pairs_found_by_cells_have_their_own_shares_and_no_level():
 def test_cells_name_no_pair_of_identical_points():
     rows = np.repeat(spectrum(40, 8), 3, axis=0)
     search = searched(rows, memory_limit=0.0)
-    found = search.near(np.eye(8, 2), 500)
+    found = search.near(np.eye(8, 2), np.inf, 500)
     assert search.points.are_distinct(search.decode(found.codes)).all()
 
 
@@ -52,12 +52,12 @@ def test_pairs_known_from_earlier_searches_are_looked_at_again():
     last = np.eye(20)[:, -3:]
     search.recent = search.encode(every_pair(300))
     exact = searched(spectrum(300, 20)).weakest(last, 1.0, most=30)
-    assert np.isin(exact.codes, search.near(last, 30).codes).all()
+    assert np.isin(exact.codes, search.near(last, np.inf, 30).codes).all()
 
 
 def test_where_distances_are_kept_the_search_by_cells_is_that_of_all_pairs():
     search = searched(spectrum(100, 20))
     factor = np.eye(20, 4)
-    found, exact = search.near(factor, 30), search.weakest(factor, 1.0, most=30)
+    found, exact = search.near(factor, np.inf, 30), search.weakest(factor, 1.0, most=30)
     assert found.codes.tolist() == exact.codes.tolist()
     assert found.level == exact.level

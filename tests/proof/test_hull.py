@@ -24,8 +24,6 @@ from isoproj.proof.hull import (
 )
 from isoproj.solvers.api import Status
 
-pytestmark = pytest.mark.usefixtures("whole_search")
-
 ROUNDING = 1e-15
 
 

@@ -1,3 +1,5 @@
+"""A fit that is killed goes on to the same result; a strange state is refused."""
+
 from __future__ import annotations
 
 import shutil
@@ -13,10 +15,6 @@ from numpy.testing import assert_array_equal
 from isoproj import NearIsometricProjection
 from isoproj.exceptions import FormatError
 from isoproj.numerics.progress import Step, watching
-from isoproj.solvers.hull import PHASE
-
-# The process that is killed searches for hulls as users' fits do.
-pytestmark = pytest.mark.usefixtures("whole_search")
 
 # Killed by itself, without a chance to tidy up, once it has told a given round.
 KILLED = """
@@ -32,22 +30,21 @@ def die(step):
         os.kill(os.getpid(), signal.SIGKILL)
 
 with watching(die, Step):
-    NearIsometricProjection(3, random_state=0, tol=1e-3, checkpoint=path).fit(rows)
+    NearIsometricProjection(
+        2, random_state=0, tol=1e-3, n_restarts=1, checkpoint=path
+    ).fit(rows)
 """
-
-
-def rows_of():
-    return cloud(5, 40, 6) * 0.85 ** np.arange(6)
+ROWS = cloud(5, 40, 6) * 0.85 ** np.arange(6)
 
 
 def model(path, **options):
-    options = {"random_state": 0, "tol": 1e-3, "checkpoint": path, **options}
-    return NearIsometricProjection(3, **options)
+    usual = {"random_state": 0, "tol": 1e-3, "n_restarts": 1, "checkpoint": path}
+    return NearIsometricProjection(2, **{**usual, **options})
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    return model(tmp_path_factory.mktemp("run") / "run.isoproj").fit(rows_of())
+    return model(tmp_path_factory.mktemp("run") / "run.isoproj").fit(ROWS)
 
 
 @pytest.fixture(scope="module")
@@ -55,43 +52,80 @@ def stopped(tmp_path_factory):
     """The checkpoint of a fit that stopped after three rounds."""
     path = tmp_path_factory.mktemp("stopped") / "run.isoproj"
     with pytest.warns(UserWarning, match="max_iter"):
-        model(path, max_iter=3).fit(rows_of())
+        model(path, max_iter=3).fit(ROWS)
     return path
 
 
-def killed_run(folder, last):
-    np.save(folder / "rows.npy", rows_of())
-    command = [sys.executable, "-c", textwrap.dedent(KILLED)]
-    command += [str(folder / "rows.npy"), str(folder / "run.isoproj"), str(last)]
-    return subprocess.run(command, capture_output=True, check=False).returncode
-
-
-@pytest.mark.parametrize("last", [3, -1])
-def test_a_killed_fit_goes_on_to_the_same_result(tmp_path, undisturbed, last):
-    rounds = len(undisturbed.history_)
-    assert rounds >= 3
-    assert killed_run(tmp_path, last % rounds) == -9
-    seen = []
-    with watching(seen.append, Step):
-        again = model(tmp_path / "run.isoproj").fit(rows_of())
-    # Killed while it told a round: that one is lost, and no other. A hull that was
-    # finished when the fit died is looked for again.
-    assert len([s for s in seen if s.phase != PHASE]) <= rounds - last % rounds
+def assert_same(again, undisturbed):
+    assert again.status_ == undisturbed.status_
     assert again.n_iter_ == undisturbed.n_iter_
     assert_array_equal(again.components_, undisturbed.components_)
     assert again.distortion_ == undisturbed.distortion_
     assert again.lower_bound_ == undisturbed.lower_bound_
-    assert_array_equal(again.certificate_.weights, undisturbed.certificate_.weights)
+    ours, theirs = again.certificate_, undisturbed.certificate_
+    assert_array_equal(ours.weighted_pairs, theirs.weighted_pairs)
+    assert_array_equal(ours.weights, theirs.weights)
+    assert ours.proof == theirs.proof
+
+
+def resumed(path):
+    """Return a fit that goes on, and the rounds that it tells."""
+    seen = []
+    with watching(seen.append, Step):
+        return model(path).fit(ROWS), seen
+
+
+class Killed(BaseException):
+    """Nothing in the package stops this on its way."""
+
+
+def test_a_fit_that_dies_at_any_round_goes_on_to_the_same_result(tmp_path, undisturbed):
+    rounds = len(undisturbed.history_)
+    phases = [step.phase for step in undisturbed.history_]
+    # The first of every phase, some in between, and the last.
+    first = {phases.index(phase) for phase in phases}
+    for last in sorted({*first, *range(2, rounds, rounds // 5), rounds - 1}):
+        path = tmp_path / f"{last}.isoproj"
+
+        def die(step, last=last):
+            if step.iteration == last:
+                raise Killed
+
+        with watching(die, Step), pytest.raises(Killed):
+            model(path).fit(ROWS)
+        again, seen = resumed(path)
+        # The round that was being told is lost, and no other.
+        assert len(seen) <= rounds - last + 1
+        assert_same(again, undisturbed)
+
+
+def test_a_process_that_is_killed_leaves_a_state_to_go_on_from(tmp_path, undisturbed):
+    np.save(tmp_path / "rows.npy", ROWS)
+    last = len(undisturbed.history_) // 2
+    command = [sys.executable, "-c", textwrap.dedent(KILLED)]
+    paths = [str(tmp_path / name) for name in ("rows.npy", "run.isoproj")]
+    command = [*command, *paths, str(last)]
+    assert subprocess.run(command, capture_output=True, check=False).returncode == -9
+    assert_same(resumed(tmp_path / "run.isoproj")[0], undisturbed)
+
+
+def test_a_checkpoint_changes_no_result(undisturbed):
+    assert_same(model(None).fit(ROWS), undisturbed)
+
+
+def test_a_fit_that_max_iter_stopped_goes_on(tmp_path, stopped, undisturbed):
+    path = shutil.copy(stopped, tmp_path / "run.isoproj")
+    again, seen = resumed(path)
+    assert len(seen) < len(undisturbed.history_)
+    assert_same(again, undisturbed)
 
 
 def test_a_finished_fit_is_taken_up_at_its_end(tmp_path, undisturbed):
     path = shutil.copy(undisturbed.checkpoint, tmp_path)
-    seen = []
-    with watching(seen.append, Step):
-        again = model(path).fit(rows_of())
-    # The hull is not part of a checkpoint: it is looked for again.
-    assert all(step.phase == PHASE for step in seen)
+    again, seen = resumed(path)
+    assert len(seen) <= 1
     assert_array_equal(again.components_, undisturbed.components_)
+    assert again.lower_bound_ == undisturbed.lower_bound_
 
 
 @pytest.mark.parametrize(
@@ -101,13 +135,13 @@ def test_a_finished_fit_is_taken_up_at_its_end(tmp_path, undisturbed):
 def test_the_checkpoint_of_another_fit_is_refused(tmp_path, stopped, change, named):
     path = shutil.copy(stopped, tmp_path)
     with pytest.raises(FormatError, match=f"differs in {named}"):
-        model(path, **change).fit(rows_of())
+        model(path, **change).fit(ROWS)
     with pytest.raises(FormatError, match="differs in data"):
-        model(path).fit(rows_of() + cloud(0, 40, 6))
+        model(path).fit(ROWS + cloud(0, 40, 6))
 
 
 def test_a_broken_checkpoint_is_refused(tmp_path):
     path = tmp_path / "run.isoproj"
     path.write_bytes(b"not a checkpoint")
     with pytest.raises(FormatError):
-        model(path).fit(rows_of())
+        model(path).fit(ROWS)

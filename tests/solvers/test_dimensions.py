@@ -117,10 +117,10 @@ def test_a_cap_and_a_number_of_dimensions_together_are_refused():
 
 
 def test_a_curve_is_exact_monotone_and_above_its_floor():
-    X = stretched(2, 40, 12)
-    curve = distortion_curve(X, range(1, 13), random_state=0)
-    assert curve.ks.tolist() == list(range(1, 13))
-    assert len(curve.certificates) == 12
+    X, ks = stretched(2, 40, 12), [1, 3, 6, 9, 12]
+    curve = distortion_curve(X, ks, random_state=0)
+    assert curve.ks.tolist() == ks
+    assert len(curve.certificates) == 5
     for certificate in curve.certificates:
         exact = brute_losses(X, certificate.components)[1].max()
         assert certificate.distortion == pytest.approx(float(exact), abs=1e-9)
@@ -131,10 +131,10 @@ def test_a_curve_is_exact_monotone_and_above_its_floor():
     assert curve.lower_bound[-1] == 0.0
     assert curve.distortion[-1] <= 1e-12
     assert curve.components(12).shape == (12, 12)
-    # One fit goes deeper, but not by much.
+    # One fit says the same.
     model = NearIsometricProjection(6, random_state=0).fit(X)
-    assert curve.distortion[5] <= 1.1 * model.distortion_
-    assert curve.lower_bound[5] <= model.distortion_
+    assert curve.distortion[2] <= 1.005 * model.distortion_
+    assert curve.lower_bound[2] <= model.distortion_
     assert curve.components(6).shape == (6, 12)
     with pytest.raises(ValueError, match="one of the curve's"):
         curve.components(40)
@@ -151,8 +151,8 @@ def test_a_curve_is_exact_monotone_and_above_its_floor():
 )
 def test_curve_and_frontier_are_over_the_pairs_that_are_named(options):
     X = stretched(6, 20, 6)
-    curve = distortion_curve(X, [2, 4], random_state=0, **options)
-    found = guarantee_frontier(X, 2, 2, random_state=0, **options)
+    curve = distortion_curve(X, [2, 4], tol=1.0, random_state=0, **options)
+    found = guarantee_frontier(X, 2, 2, tol=1.0, random_state=0, **options)
     for certificate in (*curve.certificates, *found.certificates):
         exact = audit(X, certificate.components, **options)
         assert certificate.n_pairs == exact.n_pairs != 20 * 19 // 2

@@ -32,8 +32,7 @@ from isoproj.numerics.progress import Step, tell
 from isoproj.numerics.spectral import Array, Indices, top_eigenpairs
 from isoproj.pairs.oracle import Extremes, PairSearch
 from isoproj.solvers.api import Clock, Status
-from isoproj.solvers.relaxation.path import solve_relaxation
-from isoproj.solvers.relaxation.problem import LargestFloor, Relaxation
+from isoproj.solvers.fantope import Relaxation, solve_relaxation
 
 _ROUNDINGS = ("deterministic", "randomized", "binned", "bicriteria")
 _SOLVERS = ("relaxation", "scs", "clarabel")
@@ -195,7 +194,7 @@ def _solve_ours(task: Task, k: int, tol: float) -> _Relaxed:
     """Solve the relaxation with our own solver."""
     search, clock = PairSearch(task.points, task.pairs), task.clock
 
-    def watch(iteration: int, best: Relaxation) -> bool:
+    def told(iteration: int, best: Relaxation) -> None:
         step = Step(
             iteration=iteration,
             distortion=best.relaxed,
@@ -205,20 +204,19 @@ def _solve_ours(task: Task, k: int, tol: float) -> _Relaxed:
             phase="relaxation",
         )
         tell(step)
-        return clock.is_over
 
-    found = solve_relaxation(search, LargestFloor(k), tol=tol, callback=watch)
+    found, n_iter = solve_relaxation(search, k, tol=tol, clock=clock, told=told)
     gap = found.relaxed - found.lower
     if gap <= tol * found.lower * (1 + 1e-9) or found.relaxed <= _NOTHING:
         status = Status.CONVERGED
     else:
-        status = Status.TIME_LIMIT if clock.is_over else Status.STALLED
+        status = Status.TIME_LIMIT if clock.is_over else Status.SETTLED
     return _Relaxed(
         matrix=found.factor @ found.factor.T,
         pairs=search.decode(found.codes),
         weights=found.weights,
         status=status,
-        n_iter=found.n_iter,
+        n_iter=n_iter,
     )
 
 

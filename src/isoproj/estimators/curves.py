@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -18,14 +17,12 @@ from isoproj.numerics.rounding import at_least, at_most
 from isoproj.numerics.shown import Table, Tabular
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.rule import PairRule
-from isoproj.proof.bounds import certify_each
 from isoproj.proof.certificate import Certificate
 from isoproj.proof.objective import Objective
-from isoproj.solvers.api import Clock, Journal, Problem, Result, Weights
+from isoproj.solvers.api import Clock, Journal, Problem, Result
+from isoproj.solvers.capped import guaranteed
 from isoproj.solvers.curve import follow
-from isoproj.solvers.guaranteed import guaranteed
-from isoproj.solvers.minimax import minimax
-from isoproj.solvers.solve import everything, solve
+from isoproj.solvers.solve import solve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -163,16 +160,15 @@ def distortion_curve(
     n_neighbors: int = 10,
     min_distance: float = 0.0,
     include_norms: bool = False,
-    tol: float = 5e-3,
+    tol: float = 1e-2,
     time_limit: float | None = None,
     random_state: int | None = None,
     verbose: int = 0,
 ) -> DistortionCurve:
     """Return distortion and proven floor for many numbers of dimensions.
 
-    Far cheaper than a fit for each: every projection starts from the one before, and
-    one set of dual weights bounds many dimensions. A fit at a single ``k`` goes deeper
-    on both sides.
+    Every number of dimensions is solved as a fit solves it, from the one before, so
+    that the curve and a fit say the same.
 
     Parameters
     ----------
@@ -183,7 +179,7 @@ def distortion_curve(
     pairs, labels, n_neighbors, min_distance, include_norms
         Which pairs count, as for ``audit``.
     tol : float
-        Relative gap at which each relaxation stops.
+        Relative gap at which a number of dimensions is done.
     time_limit : float or None
         Seconds after which the dimensions done so far are returned.
     random_state : int or None
@@ -239,42 +235,19 @@ def _certified_curve(
 ) -> list[Certificate]:
     """Return a certificate for every number of dimensions."""
     n_dims = geometry.points.n_dims
-    groups: list[tuple[list[tuple[int, Array]], Weights]] = []
     inner = [k for k in ks if k < n_dims]
-    if inner:
-        result = follow(problem, inner)
-        found = zip(result.chosen, result.ks, result.bases, strict=True)
-        for at, group in itertools.groupby(found, key=lambda each: each[0]):
-            best = result.relaxations[at]
-            dual = Weights(geometry.search.decode(best.codes), best.weights)
-            groups.append(([(k, basis) for _, k, basis in group], dual))
-    outer = [k for k in ks if k >= n_dims]
-    if outer:
-        whole = everything(problem)
-        groups.append(([(k, whole.basis) for k in outer], whole.dual))
+    found = follow(problem, inner) if inner else []
+    solved = list(zip(inner, found, strict=False))
+    if len(found) == len(inner):
+        solved += [(k, solve(replace(problem, k=k))) for k in ks if k >= n_dims]
     return geometry.certified(
-        [dual.pairs for _, dual in groups],
+        [pairs for _, result in solved for pairs in result.known],
         lambda over: [
-            certificate
-            for bases, dual in groups
-            for certificate in _certified_each(over, bases, dual)
+            over.certify(over.components(result.basis, k), result.dual, result.hull)
+            for k, result in solved
         ],
         k=ks[-1],
-        n_scans=sum(len(bases) for bases, _ in groups),
-    )
-
-
-def _certified_each(
-    geometry: Geometry, bases: list[tuple[int, Array]], dual: Weights
-) -> list[Certificate]:
-    """Return certificates of several bases that share dual weights."""
-    return certify_each(
-        geometry.points,
-        geometry.pairs,
-        [geometry.components(basis, k) for k, basis in bases],
-        dual.pairs,
-        dual.weights,
-        n_rows=geometry.rows.shape[0],
+        n_scans=len(solved),
     )
 
 
@@ -370,7 +343,7 @@ def guarantee_frontier(
     n_neighbors: int = 10,
     min_distance: float = 0.0,
     include_norms: bool = False,
-    tol: float = 1e-3,
+    tol: float = 1e-2,
     time_limit: float | None = None,
     random_state: int | None = None,
     verbose: int = 0,
@@ -390,7 +363,7 @@ def guarantee_frontier(
     pairs, labels, n_neighbors, min_distance, include_norms
         Which pairs the caps are for, as for ``audit``.
     tol : float
-        Relative gap at which the relaxations stop.
+        Relative gap at which a point is done.
     time_limit : float or None
         Seconds after which every cap has its best certified projection so far.
     random_state : int or None
@@ -466,7 +439,7 @@ def _frontier_results(problem: Problem, n_points: int) -> list[Result]:
         """Return the problem with its share of the time, of as many as are left."""
         return replace(problem, journal=Journal(clock.part(1.0 / left)))
 
-    best = minimax(part(n_points))
+    best = solve(replace(part(n_points), objective=None))
     principal = solve(replace(part(2 * n_points), cap=1.0))
     least, most = best.distortion, principal.distortion
     # Closer together near the least distortion, where the curve bends.

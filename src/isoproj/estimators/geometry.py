@@ -256,7 +256,8 @@ class Geometry:
         cap = result.cap
         assert cap is not None
         for basis in (result.basis, *result.fallbacks):
-            certificate = self.certify(self.components(basis, k), result.dual)
+            components = self.components(basis, k)
+            certificate = self.certify(components, result.dual, result.hull)
             if certificate.distortion <= cap:
                 break
         else:

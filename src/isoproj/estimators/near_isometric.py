@@ -17,7 +17,7 @@ from isoproj.estimators.base import checked_gap, telling
 from isoproj.estimators.certified import CertifiedProjection
 from isoproj.estimators.geometry import Geometry
 from isoproj.numerics.arrays import Rows, check_map, like
-from isoproj.numerics.spectral import Array, Indices
+from isoproj.numerics.spectral import Array
 from isoproj.pairs.moments import pose
 from isoproj.pairs.points import Points
 from isoproj.pairs.rows import stacked
@@ -28,8 +28,7 @@ from isoproj.proof.certificate import Certificate
 from isoproj.solvers.api import Journal, Problem, Result, Status, Weights
 from isoproj.solvers.checkpoint import Checkpoint
 from isoproj.solvers.dual_ascent import dual_ascent
-from isoproj.solvers.minimax import refine
-from isoproj.solvers.solve import everything, solve
+from isoproj.solvers.solve import solve
 
 __all__ = ["NearIsometricProjection"]
 
@@ -385,18 +384,21 @@ class NearIsometricProjection(CertifiedProjection):
     def _refined(
         self, geometry: Geometry, journal: Journal, last: Certificate
     ) -> Result:
-        """Solve on more points, starting from the last certificate."""
-        problem = replace(self._problem(geometry, journal, 0), k=last.n_components)
-        if last.n_components >= geometry.points.n_dims:
-            return everything(problem)
+        """Solve on more points, from the last projection and its proof.
+
+        A gap as wide as before, give or take ``tol``, is enough.
+        """
         components = last.components.T.astype(np.float64)
-        known = Result(
-            basis=geometry.points.frame.coordinates_of(components),
-            dual=Weights(last.weighted_pairs, last.weights),
-            lower=last.lower_bound,
-            status=Status.CONVERGED,
+        problem = self._problem(geometry, journal, 0)
+        return solve(
+            replace(
+                problem,
+                k=last.n_components,
+                tol=last.optimality_gap + problem.tol,
+                start=geometry.points.frame.coordinates_of(components),
+                dual=Weights(last.weighted_pairs, last.weights),
+            )
         )
-        return refine(problem, known, last.optimality_gap)
 
     def _check_parameters(self, n_features: int) -> None:
         self._check_shared(n_features)
@@ -461,7 +463,7 @@ class NearIsometricProjection(CertifiedProjection):
         problem = replace(
             problem,
             start=self._start(points, problem.k, last),
-            known=_still_pairs(points, pairs, last),
+            dual=_still_valid(points, pairs, last),
             checkpoint=self._checkpoint(geometry, problem.k, seed),
         )
         return solve(problem)
@@ -475,7 +477,7 @@ class NearIsometricProjection(CertifiedProjection):
         k = _DEFAULT_K if self.n_components is None else int(self.n_components)
         n_pairs = geometry.pairs.n_pairs
         if k >= geometry.points.n_dims:
-            return everything(replace(self._problem(geometry, journal, 0), k=k))
+            return solve(replace(self._problem(geometry, journal, 0), k=k))
         if n_pairs > _LARGEST_DENSE:
             msg = (
                 f"solver='dual_ascent' holds a weight per pair, at most "
@@ -537,13 +539,14 @@ class NearIsometricProjection(CertifiedProjection):
         return np.hstack([inside, np.eye(points.n_dims, k)])[:, :k]
 
 
-def _still_pairs(
+def _still_valid(
     points: Points, counting: PairSet, last: Certificate | None
-) -> Indices | None:
-    """Return the pairs of the last proof that count on the new rows too."""
+) -> Weights:
+    """Return the weights of the last proof on pairs that count on the new rows too."""
     if last is None:
-        return None
-    pairs = last.weighted_pairs
-    pairs = pairs[(pairs < points.n_points).all(axis=1)]
-    pairs = pairs[points.are_distinct(pairs)]
-    return np.asarray(pairs[counting.holds(pairs, points.n_points)])
+        return Weights()
+    is_valid = (last.weighted_pairs < points.n_points).all(axis=1)
+    pairs, weights = last.weighted_pairs[is_valid], last.weights[is_valid]
+    is_valid = points.are_distinct(pairs) & counting.holds(pairs, points.n_points)
+    pairs, weights = pairs[is_valid], weights[is_valid]
+    return Weights(pairs, weights / weights.sum()) if weights.size else Weights()

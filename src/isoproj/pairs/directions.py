@@ -71,6 +71,11 @@ class Secants:
         """Working precision."""
         return self.coordinates.dtype
 
+    @property
+    def n_entries(self) -> int:
+        """Number of entries of the rows that a product multiplies."""
+        return int(self._rows.size)
+
     def explicit(self, index: Indices | None = None) -> Real:
         """Return the directions at ``index`` (all by default) as rows."""
         pairs = self.pairs if index is None else self.pairs[index]

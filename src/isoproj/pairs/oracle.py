@@ -345,7 +345,7 @@ class PairSearch:
         is_weak = retained[order] <= max(level, float(np.fmin.reduce(retained)))
         return Weakest(codes[order][is_weak], retained[order][is_weak], level)
 
-    def near(self, factor: Array, most: int = 4_000) -> Weakest:
+    def near(self, factor: Array, level: float, most: int = 4_000) -> Weakest:
         """Return up to ``most`` pairs of which nearly all are the weakest; no promise.
 
         Where distances do not fit the memory, this takes a few per cent of the time of
@@ -354,7 +354,7 @@ class PairSearch:
         is minus infinity. Elsewhere it is what ``weakest`` returns.
         """
         if not self.is_slow:
-            return self.weakest(factor, math.inf, most)
+            return self.weakest(factor, level, most)
         codes = near_pairs(self.points, factor, most)
         known = self.encode(self._sampled.pairs)
         measured = _Differences(
@@ -377,7 +377,7 @@ class PairSearch:
         with one_blas_thread():
             mapped = times(self._rows, factor, self.points.storage)
             level = self._sampled_level(mapped, count)
-        return self.weakest(factor, level, most=count)
+        return self.near(factor, level, most=count)
 
     def extremes(self, factor: Array, *, n_low: int, n_high: int = 0) -> Extremes:
         """Return the pairs that a map shrinks and stretches most, outermost first.

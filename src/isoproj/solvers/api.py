@@ -17,24 +17,6 @@ from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.oracle import PairSearch
 from isoproj.solvers.checkpoint import Checkpoint
 
-__all__ = [
-    "UNLIMITED",
-    "Clock",
-    "Dimensions",
-    "Journal",
-    "Problem",
-    "Result",
-    "Status",
-    "Stopped",
-    "Subspace",
-    "Weights",
-    "history_of_table",
-    "history_table",
-]
-
-# Seconds by which a limit may be overrun.
-_MOMENT = 0.1
-
 
 class Status(enum.StrEnum):
     """Why a solve stopped."""
@@ -42,26 +24,35 @@ class Status(enum.StrEnum):
     COMPLETED = "completed"
     OPTIMAL = "optimal"
     CONVERGED = "converged"
-    STALLED = "stalled"
+    SETTLED = "settled"
     MAX_ITER = "max_iter"
     TIME_LIMIT = "time_limit"
     INTERRUPTED = "interrupted"
 
     @property
+    def meaning(self) -> str:
+        """One sentence that says what ended the solve."""
+        return {
+            Status.COMPLETED: "All steps that were asked for were taken.",
+            Status.OPTIMAL: "Distortion and lower bound meet.",
+            Status.CONVERGED: "The gap is at most tol.",
+            Status.SETTLED: (
+                "Neither the projection nor the bound gained any more; the gap that is "
+                "left may be the bound's."
+            ),
+            Status.MAX_ITER: "max_iter rounds were taken.",
+            Status.TIME_LIMIT: "The time limit was reached.",
+            Status.INTERRUPTED: "The fit was interrupted.",
+        }[self]
+
+    @property
     def advice(self) -> str:
         """One sentence for a person who did not get what they asked for."""
         return {
-            Status.COMPLETED: "",
-            Status.OPTIMAL: "",
-            Status.CONVERGED: "",
-            Status.STALLED: (
-                "The bound stopped improving before tol was reached; raise tol, or "
-                "accept the reported bounds."
-            ),
             Status.MAX_ITER: "Raise max_iter, or accept the reported bounds.",
             Status.TIME_LIMIT: "Raise time_limit, or accept the reported bounds.",
             Status.INTERRUPTED: "Fit again to go on; the bounds so far are valid.",
-        }[self]
+        }.get(self, "")
 
 
 # Fields of a step that a history holds, in the order of its columns.
@@ -138,21 +129,10 @@ class Clock:
             return None
         return max(1e-3, self._limit - self.seconds)
 
-    @property
-    def lenient(self) -> Clock:
-        """A clock that allows a moment more: what is nearly done may end."""
-        return self.until(self._limit + _MOMENT)
-
     def part(self, share: float) -> Clock:
         """Return a clock of the same start that allows a share of the time left."""
         left = self.left
         return self.until(None if left is None else self.seconds + share * left)
-
-    def piece(self, share: float) -> Clock:
-        """Return a clock for a piece of work: a share of what is left, or a moment."""
-        now = self.seconds
-        end = now + max(share * (self._limit - now), _MOMENT)
-        return self.until(min(end, self._limit + _MOMENT))
 
     def until(self, limit: float | None) -> Clock:
         """Return a clock of the same start with a limit of its own."""
@@ -180,17 +160,14 @@ class Journal:
     ----------
     clock : Clock
         Time used and allowed.
-    max_iter : int
+    max_iter : int or None
         Most rounds of one solve.
-    is_silent : bool
-        Whether rounds are neither told nor limited in number, as on a pool of pairs.
     history : list of Step
         All rounds of the fit.
     """
 
     clock: Clock
-    max_iter: int = 200
-    is_silent: bool = False
+    max_iter: int | None = None
     history: list[Step] = field(default_factory=list)
     _first: int = 0
 
@@ -208,26 +185,22 @@ class Journal:
         **more: float,
     ) -> None:
         """Record a round; raise ``Stopped`` if a limit has passed."""
-        if not self.is_silent:
-            step = Step(
-                iteration=len(self.history),
-                distortion=distortion,
-                lower_bound=lower_bound,
-                seconds=self.clock.seconds,
-                n_working=n_working,
-                phase=phase,
-                **more,
-            )
-            self.history.append(step)
-            tell(step)
+        step = Step(
+            iteration=len(self.history),
+            distortion=distortion,
+            lower_bound=lower_bound,
+            seconds=self.clock.seconds,
+            n_working=n_working,
+            phase=phase,
+            **more,
+        )
+        self.history.append(step)
+        tell(step)
         if self.clock.is_over:
             raise Stopped(Status.TIME_LIMIT)
-        if not self.is_silent and len(self.history) - self._first >= self.max_iter:
+        n_rounds = len(self.history) - self._first
+        if self.max_iter is not None and n_rounds >= self.max_iter:
             raise Stopped(Status.MAX_ITER)
-
-    def silent(self) -> Journal:
-        """Return a journal on the same clock that keeps no rounds."""
-        return Journal(self.clock, self.max_iter, is_silent=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -241,7 +214,8 @@ class Problem:
     k : int or None
         Target dimension; None means the fewest dimensions under the cap.
     cap : float or None
-        What no pair may lose more than.
+        What no pair may lose more than. Without an objective, the question is whether
+        some projection is under the cap.
     objective : ndarray of shape (n_dims, n_dims) or None
         What to keep most of under the cap: positive semidefinite, trace 1.
     slack : float
@@ -257,8 +231,8 @@ class Problem:
         Random starts; None leaves it to the solver.
     start : ndarray of shape (n_dims, k) or None
         A basis to start from besides the solver's own.
-    known : ndarray of shape (m, 2) or None
-        Pairs that mattered in an earlier solve.
+    dual : Weights
+        Weights on pairs that proved a bound in an earlier solve.
     checkpoint : Checkpoint or None
         Where the state is kept after every search of all pairs.
     rounding : float
@@ -275,7 +249,7 @@ class Problem:
     seed: int = 0
     n_restarts: int | None = None
     start: Array | None = None
-    known: Indices | None = None
+    dual: Weights = field(default_factory=lambda: Weights())
     checkpoint: Checkpoint | None = None
     rounding: float = 0.0
 

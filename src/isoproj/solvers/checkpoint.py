@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,11 +15,6 @@ from isoproj.exceptions import FormatError
 from isoproj.numerics.container import Header, Tensors, read_container, write_container
 from isoproj.pairs.oracle import PairSearch
 from isoproj.proof.bounds import weights_fault
-
-__all__ = ["STAGES", "Checkpoint", "check_state"]
-
-# Stages of a solve on a pool, in their order.
-STAGES = ("early", "search", "lower", "polish", "done")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,30 +82,37 @@ class Checkpoint:
 
 
 def check_state(search: PairSearch, k: int, state: Header, arrays: Tensors) -> None:
-    """Raise ValueError unless the state of a solve on a pool can be taken up."""
-    if state["stage"] not in STAGES:
-        _refuse("its stage is unknown")
-    if int(state["n_rounds"]) < 0 or int(state["n_iter"]) < 0:
-        _refuse("its rounds are negative")
+    """Raise ValueError unless the state of a solve can be taken up."""
+    numbers = [*state["starts"], *state.get("search", [0.0])[:2]]
+    numbers += [*state.get("bound", []), *state.get("gains", [])]
+    if not all(isinstance(n, int | float) and not math.isnan(n) for n in numbers):
+        _refuse("its counters are no numbers")
     for codes, weights in (
-        ("pool", None),
         ("working", None),
         ("codes", "weights"),
-        ("relaxation_codes", "relaxation_weights"),
+        ("bound_codes", "bound_weights"),
     ):
-        _check_pairs(search, arrays[codes], arrays.get(weights or ""), codes)
+        if codes in arrays or codes != "bound_codes":
+            _check_pairs(search, arrays[codes], arrays.get(weights or ""), codes)
     n_dims = search.points.n_dims
-    for name in ("basis", "start"):
-        basis = arrays[name]
-        if basis.shape != (n_dims, k) or not _is_orthonormal(basis):
+    for name, width in (("basis", k), ("start", k), ("hull_axes", k + 1)):
+        basis = arrays.get(name)
+        is_needed = name == "basis" or basis is not None
+        if is_needed and not _is_basis(basis, (n_dims, width)):
             _refuse(f"its {name} is not orthonormal")
-    for name in ("factor", "relaxation_factor"):
-        factor = arrays.get(name, np.zeros((n_dims, 0)))
-        if factor.shape[:1] != (n_dims,) or not np.isfinite(factor).all():
+    space = arrays.get("bound_space")
+    if space is not None and not _is_basis(space, (n_dims, space.shape[-1])):
+        _refuse("its bound_space is not orthonormal")
+    for name in ("factor", "bound_occupations"):
+        array = arrays.get(name, np.zeros((n_dims, 0)))
+        if not np.isfinite(array).all():
             _refuse(f"its {name} is not finite")
-    for name in ("values", "relaxation_values"):
-        if arrays[name].shape != (3,) or np.isnan(arrays[name]).any():
-            _refuse(f"its {name} are no numbers")
+    if arrays.get("factor", np.zeros((n_dims, 0))).shape[:1] != (n_dims,):
+        _refuse("its factor is of other points")
+    if space is not None and arrays["bound_occupations"].shape != space.shape[1:]:
+        _refuse("its bound_occupations are too many or too few")
+    if arrays["values"].shape != (3,) or np.isnan(arrays["values"]).any():
+        _refuse("its values are no numbers")
 
 
 def _check_pairs(search: PairSearch, codes: Any, weights: Any, name: str) -> None:  # noqa: ANN401
@@ -126,8 +129,10 @@ def _check_pairs(search: PairSearch, codes: Any, weights: Any, name: str) -> Non
         _refuse(f"its {name} has {fault}")
 
 
-def _is_orthonormal(basis: Any) -> bool:  # noqa: ANN401 - an array of a file
-    """Return whether the columns are orthonormal, up to rounding."""
+def _is_basis(basis: Any, shape: tuple[int, int]) -> bool:  # noqa: ANN401
+    """Return whether an array of a file has orthonormal columns, up to rounding."""
+    if basis is None or basis.shape != shape:
+        return False
     with np.errstate(over="ignore", invalid="ignore"):
         error = np.abs(basis.T @ basis - np.eye(basis.shape[1]))
     return bool((error < 1e-8).all())

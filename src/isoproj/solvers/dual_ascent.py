@@ -22,8 +22,6 @@ from isoproj.numerics.threads import single_blas_thread
 from isoproj.pairs.moments import DualProblem
 from isoproj.solvers.api import Clock, Result, Status, Weights
 
-__all__ = ["dual_ascent", "project_on_simplex"]
-
 
 def project_on_simplex(values: Array) -> Array:
     """Return the point of the probability simplex nearest to ``values``.

@@ -13,8 +13,6 @@ from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.threads import n_threads, threaded_list
 from isoproj.proof.hull import Facets, hull_facets
 
-__all__ = ["GrowingHull", "Scan", "Tree", "nearest"]
-
 # Multiplications that take as long as a facet of a hull, times squared dimension, as
 # the call of a hull, and as a question to a tree.
 _FACET = 350.0

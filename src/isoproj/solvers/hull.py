@@ -10,7 +10,6 @@ Work is counted, not timed: the result does not depend on the speed of a machine
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
 from collections.abc import Iterator
@@ -21,43 +20,23 @@ from scipy.optimize import linprog
 
 from isoproj.numerics.arrays import distinct
 from isoproj.numerics.spectral import Array, Indices, orthonormal, top_eigenpairs
-from isoproj.numerics.threads import single_blas_thread
 from isoproj.pairs.directions import Secants, normalised
 from isoproj.pairs.oracle import PairSearch
-from isoproj.proof.hull import MOST_DIMENSIONS, Facets, most_pairs
-from isoproj.solvers.api import (
-    Clock,
-    Problem,
-    Result,
-    Status,
-    Stopped,
-    Subspace,
-    Weights,
-)
+from isoproj.proof.hull import Facets, most_pairs
+from isoproj.solvers.api import Clock, Subspace, Weights
 from isoproj.solvers.growing_hull import GrowingHull, Scan, Tree, nearest
-from isoproj.solvers.settings import HullSettings
+from isoproj.solvers.settings import Settings
 
-__all__ = ["PHASE", "Found", "hull_search", "improved"]
-
-
-# What a step of the search is called.
-PHASE = "hull bound"
-# Multiplications that take as long as a linear program.
-_PROGRAM = 5e6
-# A tree finds extreme directions up to this many dimensions, for so many times more
-# normals at once.
+# Multiplications that take as long as a linear program, and as an entry of a
+# projection.
+_PROGRAM, _PROJECTION = 5e6, 4.0
+# A tree finds extreme directions up to this many dimensions.
 _TREE_DIMENSIONS = 4
-_TREE_NORMALS = 8
 # Random directions that a glance at a subspace takes, and how many of them, the worst
-# ones, it looks around, as far as this tangent.
-_RAYS = 200
-_WORST_RAYS = 8
-_NEAR = 0.4
-# Steps of one local search, and the gain below which it ends.
-_STEPS = 40
+# ones, it looks around.
+_RAYS, _WORST_RAYS = 200, 8
+# Gain of a step below which a local search ends.
 _GAIN = 1e-4
-# Multiplications that take as long as an entry of a projection.
-_PROJECTION = 4.0
 # A pair outside the hull by less than this does not matter.
 _OUTSIDE = 1e-12
 
@@ -97,57 +76,14 @@ class Found:
         return np.asarray(self.axes @ self.facets.normals[self.facets.offsets.argmin()])
 
 
-def improved(problem: Problem, result: Result, settings: HullSettings) -> Result:
-    """Return the result with the hull proof, if one beats the dual weights.
+@dataclass(frozen=True, slots=True, eq=False)
+class HullFound:
+    """A proof by a hull and, where the subspace is the whole space, the best basis."""
 
-    If the subspace is the whole space, the nearest facet's normal is the best direction
-    to drop, and the basis is optimal.
-    """
-    clock = problem.journal.clock
-    gap = result.distortion - result.lower
-    is_closed = gap <= max(1e-9, problem.tol * result.lower)
-    is_stopped = result.status in (Status.TIME_LIMIT, Status.INTERRUPTED)
-    if is_closed or is_stopped or clock.is_over:
-        return result
-    try:
-        found = hull_search(
-            problem.search,
-            result.basis,
-            result.dual,
-            result.lower,
-            Clock(clock.left),
-            problem.seed,
-            settings,
-            enough=result.distortion / (1.0 + problem.tol),
-        )
-    except KeyboardInterrupt:
-        return replace(result, status=Status.INTERRUPTED)
-    if found is None:
-        return result
-    hull, best = found
-    if hull.axes.shape[0] == hull.axes.shape[1] and problem.objective is None:
-        basis = np.linalg.svd(best.normal[:, None])[0][:, 1:]
-        loss = 1.0 - float(problem.search.weakest(basis, 0.0).retained[0])
-        if loss < result.distortion:
-            result = replace(result, basis=basis, distortion=loss)
-    with contextlib.suppress(Stopped):
-        problem.journal.record(
-            distortion=result.distortion,
-            lower_bound=hull.bound,
-            relaxed=result.relaxed,
-            n_working=hull.pairs.shape[0],
-            phase=PHASE,
-        )
-    is_met = result.distortion - hull.bound <= 1e-6 * hull.bound + 1e-9
-    return replace(
-        result,
-        hull=hull,
-        status=Status.OPTIMAL if is_met else result.status,
-        history=tuple(problem.journal.history),
-    )
+    subspace: Subspace
+    basis: Array | None
 
 
-@single_blas_thread
 def hull_search(
     search: PairSearch,
     basis: Array,
@@ -155,38 +91,38 @@ def hull_search(
     lower: float,
     clock: Clock,
     seed: int,
-    settings: HullSettings,
+    settings: Settings,
     *,
     enough: float = math.inf,
-) -> tuple[Subspace, Found] | None:
-    """Return the best subspace found, or None if it does not beat ``lower``.
+) -> tuple[HullFound | None, float]:
+    """Return the best subspace found, None if it does not beat ``lower``, and the work.
 
-    ``basis`` and ``dual`` are what the other search has found. The search ends at a
-    bound of ``enough``; in the whole space a small hull goes on to the optimum.
+    ``basis`` and ``dual`` are what the other sides have found. The search ends at a
+    bound of ``enough``. If the subspace is the whole space, the nearest facet's normal
+    is the best direction to drop.
     """
-    k, n_dims = basis.shape[1], search.n_dims
-    if not k < n_dims or k > MOST_DIMENSIONS or search.is_slow:
-        return None
     rng = np.random.default_rng(seed)
-    hunt = _Hunt(_Pool(search, settings, rng), settings, clock, rng, enough)
+    hunt = _Hunt(_Pool(search, rng), settings, clock, rng, enough)
     best = hunt.run(basis, dual, lower)
     if best is None or best.facets is None or best.bound <= lower:
-        return None
+        return None, hunt.done
     chosen = _corners(best)
-    if chosen.size > most_pairs(k):
-        return None
+    if chosen.size > most_pairs(basis.shape[1]):
+        return None, hunt.done
     pairs = search.decode(hunt.pool.codes[chosen])
-    return Subspace(best.axes, pairs, best.bound), best
+    better = None
+    if best.axes.shape[0] == best.axes.shape[1]:
+        better = np.linalg.svd(best.normal[:, None])[0][:, 1:]
+    subspace = Subspace(best.axes, pairs, best.bound)
+    return HullFound(subspace, better), hunt.done
 
 
 class _Pool:
     """All pairs, or those that the oracle has named so far."""
 
-    def __init__(
-        self, search: PairSearch, settings: HullSettings, rng: np.random.Generator
-    ) -> None:
-        self.search, self.n_seen = search, settings.n_seen
-        most = settings.most_entries // search.n_dims
+    def __init__(self, search: PairSearch, rng: np.random.Generator) -> None:
+        self.search = search
+        most = 5_000_000 // search.n_dims
         self.is_whole = search.n_pairs <= most
         self.codes = search.sample(most if self.is_whole else most // 8, rng)
         # Made when it is first asked for: a glance does without.
@@ -219,7 +155,7 @@ class _Pool:
         """Add the pairs that keep most under a map; return whether any is new."""
         if self.is_whole:
             return False
-        found = self.search.extremes(vectors, n_low=0, n_high=self.n_seen).high_pairs
+        found = self.search.extremes(vectors, n_low=0, n_high=400).high_pairs
         codes = np.setdiff1d(self.search.encode(np.sort(found, axis=1)), self.codes)
         self.codes = np.concatenate([self.codes, codes])
         self._secants = None
@@ -231,7 +167,7 @@ class _Hunt:
     """A search for the best subspace within a limit of work."""
 
     pool: _Pool
-    settings: HullSettings
+    settings: Settings
     clock: Clock
     rng: np.random.Generator
     enough: float = math.inf
@@ -241,16 +177,16 @@ class _Hunt:
     n_low: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.farthest, self.n_low = Scan(), self.settings.n_low
+        self.farthest, self.n_low = Scan(), 64
 
     @property
     def is_over(self) -> bool:
         """Whether the work or the time is used up."""
-        return self.done >= self.settings.work or self.clock.is_over
+        return self.done >= self.settings.hull_work or self.clock.is_over
 
     def suffices(self, found: Found, is_final: bool) -> bool:
         """Return whether the bound is good enough; small hulls go on to the end."""
-        is_small = self.pool.search.n_pairs <= self.settings.small_hull
+        is_small = self.pool.search.n_pairs <= 100_000
         return found.bound >= self.enough and not (is_final and is_small)
 
     def run(self, basis: Array, dual: Weights, lower: float) -> Found | None:
@@ -259,62 +195,46 @@ class _Hunt:
             # The whole space gives the optimum itself.
             if self.pool.is_whole and basis.shape[0] <= _TREE_DIMENSIONS:
                 self.farthest = Tree(self.pool.directions)
-                self.n_low *= _TREE_NORMALS
+                self.n_low *= 8
             return self.completed(np.eye(basis.shape[0]))
         if self.is_hopeless(basis, dual, lower):
             return None
-        share = self.settings.hopeless_share(basis.shape[1] + 1)
-        starts = self.ranked_starts(basis, dual, math.sqrt(share * max(lower, 0.0)))
-        if not starts or starts[0].bound < share * lower:
-            return None
+        starts = self.ranked_starts(basis, dual)
         best = starts[0]
-        n_local, n_vain = min(self.settings.n_local, len(starts)), 0
-        for number in range(n_local + self.settings.n_shaken):
-            if best.bound >= self.enough or self.is_over:
-                break
-            if number < n_local:
-                start = starts[number]
+        hops = 0
+        while best.bound < self.enough and not self.is_over:
+            # The best starts first, then the neighbourhood of the best subspace.
+            if hops < min(3, len(starts)):
+                start = starts[hops]
                 begun = self.hull(start.axes, start.chosen, start.inradius)
-            elif best.bound < 0.9 * lower:
-                break
             else:
-                begun = self.shaken(best)
-            # No loss is more than 1.
-            gap = min(self.enough, 1.0) - best.bound
+                noise = self.rng.standard_normal(best.axes.shape)
+                noise *= 0.3 / math.sqrt(best.axes.shape[0])
+                begun = self.hull(orthonormal(best.axes + noise), best.chosen)
+            hops += 1
             found = self.ascend(begun)
-            is_paying = found.bound - best.bound > self.settings.paying * gap
-            n_vain = 0 if is_paying else n_vain + 1
             best = max(best, found, key=lambda found: found.bound)
-            if best.bound > lower and n_vain > self.settings.patience:
-                break
         return best if self.pool.is_whole else self.completed(best.axes, best.chosen)
 
-    def shaken(self, best: Found) -> Found:
-        """Return the hull in a subspace near the best one."""
-        noise = self.rng.standard_normal(best.axes.shape)
-        noise *= self.settings.shake / math.sqrt(best.axes.shape[0])
-        return self.hull(orthonormal(best.axes + noise), best.chosen)
-
-    def ranked_starts(self, basis: Array, dual: Weights, floor: float) -> list[Found]:
+    def ranked_starts(self, basis: Array, dual: Weights) -> list[Found]:
         """Return the starts, best hull of some pairs first."""
+        floor = 0.0
         count = self.pool.codes.size
-        is_costly = basis.shape[1] + 1 >= self.settings.costly
-        some = self.some_rows(np.random.default_rng(0))
+        some = self.some_rows(np.random.default_rng(0), 4_000)
         found: list[Found] = []
         for axes in self.starts(basis, dual):
-            if self.is_over:
-                break
             self.pool.see(axes)
             rows = np.append(some, np.arange(count, self.pool.codes.size))
-            found.append(self.hull(axes, floor=floor, rows=None if is_costly else rows))
-            if found[-1].bound >= self.enough:
+            found.append(self.hull(axes, floor=floor, rows=rows))
+            is_half = self.done > 0.5 * self.settings.hull_work
+            if found[-1].bound >= self.enough or is_half or self.is_over:
                 break
-            floor = max(floor, 0.9 * found[-1].inradius)
+            floor = max(floor, 0.7 * found[-1].inradius)
         return sorted(found, key=lambda each: -each.bound)
 
-    def some_rows(self, rng: np.random.Generator) -> Indices:
+    def some_rows(self, rng: np.random.Generator, count: int) -> Indices:
         """Return a sample of the pool's rows."""
-        return rng.permutation(self.pool.codes.size)[: self.settings.n_glanced]
+        return rng.permutation(self.pool.codes.size)[:count]
 
     def is_hopeless(self, basis: Array, dual: Weights, lower: float) -> bool:
         """Return whether the first starts are far from beating a known bound.
@@ -323,18 +243,12 @@ class _Hunt:
         some directions and pairs tell without a hull.
         """
         # A generator of its own: whether a glance was taken must not change the search.
-        rng, settings = np.random.default_rng(0), self.settings
-        some = self.some_rows(rng)
-        wanted = math.sqrt(settings.glance_share(basis.shape[1] + 1) * lower)
-        least = math.sqrt(settings.glance * lower)
+        rng = np.random.default_rng(0)
+        wanted = math.sqrt(0.75 * lower)
         starts = replace(self, rng=rng).starts(basis, dual)
-        glimpsed = self.pool.rows(some)
-        for axes in itertools.islice(starts, settings.n_tried):
-            rays, heights = self.lowest_rays(glimpsed @ axes, rng)
-            if least <= heights.min() < wanted:
-                # Some pairs reach less far than all.
-                heights = self.farthest(self.on_axes(axes), rays)[1]
-            if heights.min() >= wanted:
+        glimpsed = self.pool.rows(self.some_rows(rng, 20_000))
+        for axes in itertools.islice(starts, self.settings.hull_starts):
+            if self.lowest_rays(glimpsed @ axes, rng)[1].min() >= wanted:
                 return False
         return True
 
@@ -356,7 +270,7 @@ class _Hunt:
         heights = self.farthest(projected, rays)[1]
         worst = rays[np.argsort(heights)[:_WORST_RAYS]]
         noise = rng.standard_normal((_RAYS // _WORST_RAYS, *worst.shape))
-        near = worst + _NEAR * noise / math.sqrt(d)
+        near = worst + 0.4 * noise / math.sqrt(d)
         rays = np.vstack([rays, normalised(near.reshape(-1, d))])
         heights = np.append(heights, self.farthest(projected, rays[_RAYS:])[1])
         self.done += projected.size * len(rays)
@@ -373,7 +287,7 @@ class _Hunt:
         rest = top_eigenpairs(left @ moment @ left, 1)[1]
         yield orthonormal(np.column_stack([basis, rest]))
         # Subspaces at random, through no pair, have not been the best of all.
-        for _ in range(self.settings.n_random):
+        for _ in range(self.settings.hull_starts):
             rows = self.rng.integers(self.pool.codes.size, size=d)
             noise = 1e-3 * self.rng.standard_normal((n_dims, d))
             yield orthonormal(self.pool.rows(rows).T + noise)
@@ -483,7 +397,7 @@ class _Hunt:
     def ascend(self, found: Found) -> Found:
         """Return a local optimum over subspaces, by linear programs."""
         radius = self.settings.radius
-        for _ in range(_STEPS):
+        for _ in range(40):
             before = found.inradius
             step = self.step(found, radius)
             if step is None:

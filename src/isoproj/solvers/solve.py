@@ -6,22 +6,20 @@ from dataclasses import replace
 
 import numpy as np
 
+from isoproj.numerics.threads import single_blas_thread
 from isoproj.solvers.api import Dimensions, Problem, Result, Status, Weights
+from isoproj.solvers.capped import most_kept
 from isoproj.solvers.dimensions import fewest_dimensions
-from isoproj.solvers.guaranteed import most_kept
-from isoproj.solvers.hull import improved
-from isoproj.solvers.minimax import minimax
+from isoproj.solvers.drive import minimax
 from isoproj.solvers.settings import Settings
-from isoproj.solvers.sides import COARSE
-
-__all__ = ["everything", "solve"]
-
-# Dimensions are looked for this share below the cap.
-_MARGIN = 1e-5
 
 
+@single_blas_thread
 def solve(problem: Problem, settings: Settings | None = None) -> Result:
     """Solve a problem: with or without an objective, a cap, a number of dimensions.
+
+    Without an objective, the least distortion is looked for, in the fewest dimensions
+    that are under the cap where no number is given.
 
     Examples
     --------
@@ -39,17 +37,18 @@ def solve(problem: Problem, settings: Settings | None = None) -> Result:
     if problem.k is None:
         assert problem.cap is not None
         # Searches round, certificates do not.
-        inside = max(0.0, problem.cap * (1.0 - _MARGIN) - problem.rounding)
+        inside = max(0.0, problem.cap * (1.0 - settings.margin) - problem.rounding)
         dimensions = fewest_dimensions(replace(problem, cap=inside), settings)
         start = problem.start if dimensions.basis is None else dimensions.basis
         problem = replace(problem, k=dimensions.k, start=start)
+        if problem.objective is None:
+            problem = replace(problem, cap=None)
         problem.journal.begin()
     assert problem.k is not None
     if problem.k >= problem.n_dims:
-        result = everything(problem)
+        result = _everything(problem)
     elif problem.objective is None:
-        hull = settings.hull.coarse() if problem.tol >= COARSE else settings.hull
-        result = improved(problem, minimax(problem, settings), hull)
+        result = minimax(problem, settings)
     else:
         result = most_kept(problem, settings)
     if dimensions is not None and dimensions.status.advice:
@@ -57,7 +56,7 @@ def solve(problem: Problem, settings: Settings | None = None) -> Result:
     return replace(result, dimensions=dimensions)
 
 
-def everything(problem: Problem) -> Result:
+def _everything(problem: Problem) -> Result:
     """Return the identity when k is at least the rank: nothing is lost."""
     points, pairs = problem.search.points, problem.search.pairs
     if pairs.listed is None:
@@ -69,7 +68,8 @@ def everything(problem: Problem) -> Result:
     return Result(
         basis=np.eye(points.n_dims),
         dual=Weights(pair, np.ones(1)),
-        status=Status.CONVERGED if problem.objective is None else Status.OPTIMAL,
+        # Rounding may lose something all the same: the certificate will tell.
+        status=Status.SETTLED,
         distortion=0.0,
         cap=0.0 if cap is None else cap,
         history=tuple(problem.journal.history),

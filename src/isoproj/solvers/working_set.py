@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from isoproj.numerics.spectral import Array, Indices, orthonormal
+from isoproj.numerics.arrays import distinct
+from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.directions import Secants
 from isoproj.pairs.oracle import PairSearch
-from isoproj.solvers.descent.objectives import losses
+from isoproj.solvers.settings import Settings
+from isoproj.solvers.smoothed import losses
 
-__all__ = ["WorkingSet", "leading", "spread"]
+# A pair of a list costs as much as this many times ``k`` pairs of all at once.
+_LISTED = 8
 
 
 @dataclass(slots=True, eq=False)
@@ -26,19 +28,16 @@ class WorkingSet:
         All pairs.
     codes : ndarray of shape (m,)
         The pairs to begin with.
+    settings : Settings
+        How many pairs join at once, and how many there may be.
     further : ndarray of shape (q, n_dims) or None
         Rows of an objective that follow the pairs' directions.
-    batch : int
-        Most pairs that one search adds.
-    limit : int
-        Most pairs; those that lose least make room.
     """
 
     search: PairSearch
     codes: Indices
+    settings: Settings
     further: Array | None = None
-    batch: int = 2_000
-    limit: int = 40_000
     secants: Secants = field(init=False)
     # The basis of the last search if all pairs within reach of its worst are here.
     complete_at: Array | None = None
@@ -47,28 +46,41 @@ class WorkingSet:
         pairs = self.search.decode(self.codes)
         self.secants = Secants(self.search.coordinates, pairs, self.further)
 
+    @staticmethod
+    def begin(
+        search: PairSearch,
+        basis: Array,
+        known: Indices,
+        settings: Settings,
+        rng: np.random.Generator,
+        further: Array | None = None,
+    ) -> WorkingSet:
+        """Return known pairs, the weakest under a basis, and random ones."""
+        half = settings.batch // 2
+        # The bad pairs of one basis alone would mislead the hot stages, whose smoothed
+        # maximum is close to an average over all pairs.
+        sample = search.sample(half, rng)
+        codes = distinct(known, search.lowest(basis, half).codes, sample)
+        return WorkingSet(search, codes, settings, further)
+
     @property
     def size(self) -> int:
         """Number of pairs."""
         return int(self.codes.size)
 
-    def pairs_alone(self, dtype: type[np.floating[Any]]) -> Secants:
-        """Return the pairs without the rows of an objective, in one precision."""
-        pairs = self.search.decode(self.codes)
-        return Secants(self.search.coordinates, pairs).astype(dtype)
+    def few(self, k: int) -> int:
+        """Return how many listed pairs are cheaper than all pairs at once."""
+        if self.search.is_slow or not self.search.has_smoothed:
+            return 0
+        most = self.search.n_smoothed // (_LISTED * k)
+        return min(self.settings.working_set, most)
 
     def losses(self, basis: Array) -> Array:
         """Return what each pair of the set loses."""
         return losses(self.secants.images(basis))[: self.codes.size]
 
     def grow(
-        self,
-        basis: Array,
-        slack: float,
-        *,
-        cap: float = math.inf,
-        reach: float = 0.0,
-        few: int = 0,
+        self, basis: Array, slack: float, *, cap: float = math.inf, reach: float = 0.0
     ) -> tuple[float, float]:
         """Add the pairs that lose more than the worst one known, less ``slack``.
 
@@ -80,34 +92,36 @@ class WorkingSet:
             How far below the worst loss, or the cap, pairs are of interest.
         cap : float
             Pairs near this loss are wanted too, should the worst be above it.
-        reach, few : float, int
-            How far below it all pairs are added if there are at most so many.
+        reach : float
+            How far below it all pairs are added if a list of them is cheap.
 
         Returns
         -------
         excess : float
             How much the worst pair overall exceeds the worst one known before.
         distortion : float
-            Of the basis over all pairs.
+            Of the basis over all pairs, as far as the search looked.
         """
+        few, batch = self.few(basis.shape[1]), self.settings.batch
         known = self.losses(basis)
         worst = float(known.max())
         level = 1.0 - min(worst, cap)
         wanted = level + (max(slack, reach) if few else slack)
-        found = self.search.weakest(basis, wanted, most=8 * self.batch)
+        found = self.search.near(basis, wanted, most=max(few, 8 * batch) + 1)
         overall = max(worst, 1.0 - float(found.retained[0]))
         is_new = ~np.isin(found.codes, self.codes)
-        is_listed = found.level >= wanted and found.codes.size <= min(few, self.limit)
+        is_listed = found.level >= wanted and found.codes.size <= few
         self.complete_at = basis if is_listed else None
         codes = found.codes[is_new]
         if not is_listed:
             is_near = found.retained <= max(level + slack, float(found.retained[0]))
             codes = found.codes[is_new & is_near]
-            codes = spread(codes, self.search.points.n_points, self.batch)
+            codes = spread(codes, self.search.points.n_points, batch)
         if codes.size:
             kept = np.arange(self.codes.size)
-            if kept.size + codes.size > self.limit:
-                kept = np.argsort(-known, kind="stable")[: self.limit - codes.size]
+            most = self.settings.working_set
+            if kept.size + codes.size > most:
+                kept = np.argsort(-known, kind="stable")[: most - codes.size]
             self.codes = np.concatenate([self.codes[kept], codes])
             self.secants = self.secants.joined(kept, self.search.decode(codes))
         return overall - worst, overall
@@ -123,11 +137,3 @@ def spread(codes: Indices, n_points: int, count: int) -> Indices:
     allowed = np.zeros(codes.size, dtype=bool)
     allowed[order[rank < cap]] = True
     return codes[allowed][:count]
-
-
-def leading(factor: Array, k: int) -> Array:
-    """Return the top ``k`` eigenvectors of ``factor @ factor.T``."""
-    left = np.linalg.svd(factor, full_matrices=False)[0]
-    if left.shape[1] < k:
-        return orthonormal(np.hstack([left, np.eye(left.shape[0], k - left.shape[1])]))
-    return left[:, :k]

@@ -1,1 +1,0 @@
-"""Local search for a basis on the Grassmann manifold."""

@@ -1,1 +1,0 @@
-"""The fantope relaxation: dual weights that bound the distortion from below."""
