@@ -6,6 +6,7 @@ import argparse
 import errno
 import os
 import shutil
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ READS = {
     "report": "report model.isoproj {data} --heldout heldout.npy --labels labels.txt "
     "--maps map.npy maps",
     "export": "export model.isoproj --to {to}",
+    "plan": "plan {data} -k 1 -n 1 --recall 0.5 --queries heldout.npy",
 }
 # Options that write, per verb.
 WRITES = {
@@ -35,6 +37,7 @@ WRITES = {
     "compare": ["-o", "--plot"],
     "report": ["-o"],
     "export": ["-o"],
+    "plan": ["-o", "--plot"],
 }
 # Verbs that write nothing, and those that read no file of the user.
 SILENT = {"audit", "verify", "info"}
@@ -143,10 +146,13 @@ def test_two_outputs_are_two_files(folder, run):
 
 
 BEFORE = {
-    "name too long": ("fit missing.npy -k 1 -o {long}.isoproj", "too long a name"),
-    "plot of no known kind": ("curve missing.npy -k 1 --plot x.txt", "must end in"),
-    "plot of a frontier": ("frontier missing.npy -k 1 --plot x.txt", "must end in"),
-    "plot of a comparison": ("compare missing.npy -k 1 --plot x.txt", "must end in"),
+    "name too long": ("fit data.npz:points -k 1 -o {long}.isoproj", "too long a name"),
+    "plot of no known kind": ("curve data.npz:points -k 1 --plot x.txt", "must end in"),
+    "plot of a frontier": ("frontier data.npz:points -k 1 --plot x.txt", "must end in"),
+    "plot of a comparison": (
+        "compare data.npz:points -k 1 --plot x.txt",
+        "must end in",
+    ),
     "folder too long": (
         "export missing --to sentence-transformers -o {long}",
         "too long a name",
@@ -159,18 +165,17 @@ def test_what_can_be_checked_is_checked_before_the_work(folder, run, case):
     command, reason = BEFORE[case]
     status, _, err = run(*command.format(long="x" * 300).split())
     assert status == 2
-    # The data do not exist, so the complaint came before they were looked for.
     assert reason in err
 
 
 def test_a_folder_that_takes_no_file_is_found_before_the_work(folder, run, monkeypatch):
     (folder / "old.isoproj").write_bytes(b"old")
 
-    def refuse(**_):
+    def refuse(*_, **__):
         raise PermissionError(errno.EACCES, "Permission denied", "hidden")
 
-    monkeypatch.setattr(container.tempfile, "mkstemp", refuse)
-    fit = ("fit", "missing.npy", "-k", 1, "-o", "old.isoproj", "--force")
+    monkeypatch.setattr(container.os, "open", refuse)
+    fit = ("fit", "data.npz:points", "-k", 1, "-o", "old.isoproj", "--force")
     status, _, err = run(*fit)
     assert status == 2
     assert "old.isoproj must be accessible" in err
@@ -182,7 +187,7 @@ def test_a_read_only_folder_is_found_before_the_work(folder, run):
     closed.mkdir()
     (closed / "old.isoproj").write_bytes(b"old")
     closed.chmod(0o555)
-    fit = ("fit", "missing.npy", "-k", 1, "-o", closed / "old.isoproj", "--force")
+    fit = ("fit", "data.npz:points", "-k", 1, "-o", closed / "old.isoproj", "--force")
     status, _, err = run(*fit)
     closed.chmod(0o755)
     assert status == 2
@@ -214,7 +219,7 @@ def test_a_result_that_cannot_be_written_is_saved_elsewhere(
     (folder / "out").mkdir()
     spare = folder / "spare"
     spare.mkdir()
-    monkeypatch.setattr(container.tempfile, "tempdir", str(spare))
+    monkeypatch.setattr(tempfile, "tempdir", str(spare))
 
     def full(function):
         def refuse(source, target, **more):

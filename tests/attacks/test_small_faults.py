@@ -29,7 +29,7 @@ from isoproj.exceptions import ClaimError, FormatError
 from isoproj.numerics.container import open_atomically, write_atomically
 from isoproj.proof.certificate import Certificate
 
-ONE_LESS = NearIsometricProjection(1, max_iter=2, random_state=0)
+ONE_LESS = NearIsometricProjection(1, random_state=0)
 
 
 def test_bounds_that_cross_do_not_verify(tmp_path):

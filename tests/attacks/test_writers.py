@@ -120,7 +120,7 @@ def kill_writer(models, folder, name, times, rng):
             # Only between its name and its place has an unfinished file a name.
             left += 1
             other.unlink()
-    assert left <= max(1, times // 4)
+    assert left <= max(2, times // 4)
     return left
 
 

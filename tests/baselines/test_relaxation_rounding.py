@@ -136,8 +136,8 @@ def test_binned_rounding_is_orthonormal_and_loses_twice_the_loss_on_average(seed
 def test_the_relaxation_and_its_dual_meet(solver, k):
     if solver != "relaxation":
         pytest.importorskip(solver)
-    model = SDPProjection(k, solver=solver, tol=1e-4).fit(cloud(3, 16, 6))
-    assert model.relaxed_ - model.lower_bound_ <= 1.01e-4 * model.lower_bound_
+    model = SDPProjection(k, solver=solver, tol=5e-4).fit(cloud(3, 16, 6))
+    assert model.relaxed_ - model.lower_bound_ <= 5.01e-4 * model.lower_bound_
     assert model.relaxed_ >= model.lower_bound_ - 1e-12
 
 

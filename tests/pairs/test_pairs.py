@@ -285,7 +285,7 @@ def test_a_warm_start_forgets_pairs_that_no_longer_count(monkeypatch):
     passed = []
 
     def spy(problem):
-        passed.append(problem.known)
+        passed.append(problem.dual.pairs)
         return solve(problem)
 
     monkeypatch.setattr("isoproj.estimators.near_isometric.solve", spy)

@@ -105,7 +105,9 @@ def test_descent_in_single_precision_does_not_gain_by_a_longer_basis(seed):
 
 def test_a_random_start_is_no_worse_than_most_and_the_same_from_the_same_seed():
     shape, merit = (10, 3), Merit.worst(3)
-    starts = [best_random(SECANTS, shape, np.random.default_rng(5)) for _ in range(2)]
+    starts = [
+        best_random(SECANTS, merit, shape, np.random.default_rng(5)) for _ in range(2)
+    ]
     assert (starts[0] == starts[1]).all()
     np.testing.assert_allclose(starts[0].T @ starts[0], np.eye(3), atol=1e-12)
     others = [value(merit, random_basis(s, *shape), 1e-3) for s in range(30)]

@@ -661,7 +661,7 @@ _CURVE = (
         default=[],
     ),
     _time_limit("stop after this time with the results so far"),
-    *_tracing(5e-3),
+    *_tracing(1e-2),
 )
 _FRONTIER = (
     *_DATA,

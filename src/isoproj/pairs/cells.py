@@ -148,7 +148,7 @@ class _Cells:
         dropped = np.maximum(dropped, lengths.error * lengths.norms.max())
         n_points = len(images)
         count = int(settings.per_root * math.sqrt(n_points))
-        count = min(settings.most_cells, max(_FEWEST, count))
+        count = min(settings.most_cells, max(_FEWEST, count), n_points)
         order = np.random.default_rng(0).permutation(n_points)
         sample = images[order[: _PER_CELL * count]]
         middles = sample[:count]

@@ -17,7 +17,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -534,11 +534,11 @@ class _State:
                 raise checkpoint.damaged(str(error) or "a part is missing") from None
         return lambda: checkpoint.save(*self._parts())
 
-    def _parts(self) -> tuple[Header, dict[str, Array | Indices]]:
+    def _parts(self) -> tuple[dict[str, Any], dict[str, Array | Indices]]:
         """Return the state as numbers and named arrays."""
         bounds, upper, lower = self.bounds, self.upper, self.lower
-        sides = {"upper": upper, "lower": lower, "hull": self.hull}
-        header: Header = {
+        sides: dict[str, Side] = {"upper": upper, "lower": lower, "hull": self.hull}
+        header: dict[str, Any] = {
             "sides": {name: [s.rate, s.is_over] for name, s in sides.items()},
             "starts": [
                 upper.n_starts,

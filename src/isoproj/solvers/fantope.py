@@ -490,8 +490,12 @@ def solve_relaxation(
         scale = max(best.relaxed, 1e-9)
         gap = best.relaxed - best.lower
         is_closed = gap <= tol * best.lower or best.relaxed <= 1e-9
-        stopped = state.has_stopped_gaining(best.lower, best.relaxed)
-        if is_closed or stopped or clock.is_over:
+        # A round that closed little is made finer, until six in a row closed nothing.
+        if state.gains and gap > 0.7 * state.gains[-1]:
+            state.tol *= 0.5
+        state.gains.append(gap)
+        is_stuck = len(state.gains) == _STUCK and gap > 0.99 * state.gains[0]
+        if is_closed or is_stuck or clock.is_over:
             return best, state.n_rounds
 
 

@@ -13,9 +13,8 @@ from isoproj.solvers.api import UNLIMITED, Clock
 from isoproj.solvers.settings import Settings
 from isoproj.solvers.smoothed import Merit, Objective, OnRows, Ray, Real, tangent
 
-# Weak Wolfe conditions: sufficient decrease, and most trials.
+# Sufficient decrease of a line search.
 _DECREASE = 1e-4
-_TRIALS = 12
 
 
 @dataclass
@@ -110,7 +109,7 @@ def _wolfe(ray: Ray, flatten: float, value: float, slope: float) -> float | None
     low, high, time = 0.0, np.inf, min(1.0, ray.end)
     slope_low, slope_high = slope, 0.0
     best: tuple[float, float] | None = None
-    for _ in range(_TRIALS):
+    for _ in range(12):
         trial, trial_slope = ray.at(time)
         if trial > value + _DECREASE * time * slope or not np.isfinite(trial):
             high, slope_high = time, trial_slope

@@ -13,15 +13,8 @@ from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.threads import n_threads, threaded_list
 from isoproj.proof.hull import Facets, hull_facets
 
-# Multiplications that take as long as a facet of a hull, times squared dimension, as
-# the call of a hull, and as a question to a tree.
+# Multiplications that take as long as a facet of a hull, times squared dimension.
 _FACET = 350.0
-_CALL = 1e6
-_QUERY = 2e4
-# Dimensions from which on a hull grows instead of being made anew, and the share of a
-# facet's work that each later batch then costs again.
-_GROWING = 5
-_KEPT = 0.25
 # Products that stay in the cache.
 _CACHED = 2**18
 
@@ -41,7 +34,8 @@ class GrowingHull:
     @property
     def _grows(self) -> bool:
         """Whether Qhull goes on from the hull it has."""
-        return bool(self._projected.shape[1] >= _GROWING)
+        # In fewer dimensions a hull is made anew as fast.
+        return bool(self._projected.shape[1] >= 5)
 
     def _begun(self) -> tuple[Indices, ConvexHull | None]:
         """Return the numbers of Qhull's points, and its hull unless that is flat."""
@@ -87,8 +81,9 @@ class GrowingHull:
         """Return multiplications that take as long as the last batch."""
         new = float(self._n_facets)
         if self._grows:
-            new = max(0.0, new - self._n_before) + _KEPT * new
-        return float(_FACET * new * self._projected.shape[1] ** 2 + _CALL)
+            # A later batch costs a quarter of the facets that stay again.
+            new = max(0.0, new - self._n_before) + 0.25 * new
+        return float(_FACET * new * self._projected.shape[1] ** 2 + 1e6)
 
 
 class Scan:
@@ -134,7 +129,7 @@ class Tree:
 
     def work(self, _: Array, n_normals: int) -> float:
         """Return multiplications that take as long."""
-        return _QUERY * n_normals
+        return 2e4 * n_normals
 
 
 def nearest(facets: Facets, count: int) -> Indices:

@@ -30,8 +30,6 @@ from isoproj.solvers.settings import Settings
 # Multiplications that take as long as a linear program, and as an entry of a
 # projection.
 _PROGRAM, _PROJECTION = 5e6, 4.0
-# A tree finds extreme directions up to this many dimensions.
-_TREE_DIMENSIONS = 4
 # Random directions that a glance at a subspace takes, and how many of them, the worst
 # ones, it looks around.
 _RAYS, _WORST_RAYS = 200, 8
@@ -193,7 +191,7 @@ class _Hunt:
         """Return the best subspace after local searches from the best starts."""
         if basis.shape[1] + 1 == basis.shape[0]:
             # The whole space gives the optimum itself.
-            if self.pool.is_whole and basis.shape[0] <= _TREE_DIMENSIONS:
+            if self.pool.is_whole and basis.shape[0] <= 4:
                 self.farthest = Tree(self.pool.directions)
                 self.n_low *= 8
             return self.completed(np.eye(basis.shape[0]))

@@ -34,9 +34,6 @@ from isoproj.solvers.working_set import WorkingSet
 
 # A target below this counts as this: nothing is relative to a loss of nothing.
 _LEAST_TARGET = 1e-6
-# A separate fit that keeps less counts as keeping this share: it is hardly of use, and
-# is not to cost the other prefixes much.
-_LEAST_KEPT = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -173,7 +170,9 @@ class _Nested:
     ) -> Array:
         """Return the basis for all prefixes; ``separate`` gets caps if need be."""
         found = np.array([separate[k].distortion for k in ks])
-        odds = weights / np.maximum(1.0 - found, _LEAST_KEPT)
+        # A separate fit that keeps next to nothing is hardly of use, and is not to cost
+        # the other prefixes much.
+        odds = weights / np.maximum(1.0 - found, 0.05)
         merit = _excess(ks, np.maximum(found, _LEAST_TARGET), odds / odds.max())
         known = self._first_set(ks, separate, None)
         start = _mean_flag([separate[k].basis for k in ks])

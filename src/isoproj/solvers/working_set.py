@@ -14,9 +14,6 @@ from isoproj.pairs.oracle import PairSearch
 from isoproj.solvers.settings import Settings
 from isoproj.solvers.smoothed import losses
 
-# A pair of a list costs as much as this many times ``k`` pairs of all at once.
-_LISTED = 8
-
 
 @dataclass(slots=True, eq=False)
 class WorkingSet:
@@ -72,7 +69,8 @@ class WorkingSet:
         """Return how many listed pairs are cheaper than all pairs at once."""
         if self.search.is_slow or not self.search.has_smoothed:
             return 0
-        most = self.search.n_smoothed // (_LISTED * k)
+        # A pair of a list costs as much as about 8 k pairs of all at once.
+        most = self.search.n_smoothed // (8 * k)
         return min(self.settings.working_set, most)
 
     def losses(self, basis: Array) -> Array:
