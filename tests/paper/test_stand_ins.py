@@ -104,7 +104,7 @@ def test_sdp_is_stopped_at_growing_times_until_it_converges(monkeypatch):
     *cut, last = [s for n, s in found["scores"].items() if n != "dual_ascent"]
     assert all(score["status"] == "time_limit" for score in cut)
     if len(multiples) < len(cells._OUR_TIMES):
-        assert last["status"] == "converged"
+        assert last["status"] in ("converged", "settled")
 
 
 def test_pictures_show_every_embedding_and_count_neighbours():
