@@ -246,7 +246,7 @@ class _Hunt:
         starts = replace(self, rng=rng).starts(basis, dual)
         glimpsed = self.pool.rows(self.some_rows(rng, 20_000))
         for axes in itertools.islice(starts, self.settings.hull_starts):
-            if self.lowest_rays(glimpsed @ axes, rng)[1].min() >= wanted:
+            if self.lowest_height(glimpsed @ axes, rng) >= wanted:
                 return False
         return True
 
@@ -256,24 +256,19 @@ class _Hunt:
         self.done += _PROJECTION * projected.size
         return projected
 
-    def lowest_rays(
-        self, projected: Array, rng: np.random.Generator
-    ) -> tuple[Array, Array]:
-        """Return directions along which pairs reach least far, and how far.
+    def lowest_height(self, projected: Array, rng: np.random.Generator) -> float:
+        """Return how far pairs reach along the direction where they reach least far.
 
-        Half are random, the others near the worst of these.
+        Half of the directions are random, the others near the worst of these.
         """
         d = projected.shape[1]
         rays = normalised(rng.standard_normal((_RAYS, d)))
         heights = self.farthest(projected, rays)[1]
         worst = rays[np.argsort(heights)[:_WORST_RAYS]]
         noise = rng.standard_normal((_RAYS // _WORST_RAYS, *worst.shape))
-        near = worst + 0.4 * noise / math.sqrt(d)
-        rays = np.vstack([rays, normalised(near.reshape(-1, d))])
-        heights = np.append(heights, self.farthest(projected, rays[_RAYS:])[1])
-        self.done += projected.size * len(rays)
-        lowest = np.argsort(heights)[:_WORST_RAYS]
-        return rays[lowest], heights[lowest]
+        near = normalised((worst + 0.4 * noise / math.sqrt(d)).reshape(-1, d))
+        self.done += projected.size * (len(rays) + len(near))
+        return float(min(heights.min(), self.farthest(projected, near)[1].min()))
 
     def starts(self, basis: Array, dual: Weights) -> Iterator[Array]:
         """Yield subspaces to start from."""
