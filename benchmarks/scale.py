@@ -1,7 +1,7 @@
 """Figures of whole data sets: audits, memory, full MNIST, a cluster, larger sizes.
 
-Run: python benchmarks/scale.py [audit] [memory] [mnist] [text] [words] [dask] [cost]
-[outofcore] [--write]
+Run: python benchmarks/scale.py [audit] [memory] [mnist] [text] [words] [more_words]
+[dask] [cost] [outofcore] [cores] [million] [--write]
 `--write` keeps the table of each part under benchmarks/results/. Each part but `cost`
 takes its figures as ratios inside one run.
 """
@@ -25,7 +25,7 @@ import numpy as np
 from _data import data_file, mnist_images
 from _results import keep
 from foundation import product_rate
-from portfolio import words
+from portfolio import text, words
 
 from isoproj import DaskEngine, NearIsometricProjection, audit
 from isoproj.numerics.threads import n_threads
@@ -250,6 +250,62 @@ def whole_set(name: str, points: np.ndarray, k: int, tol: float) -> list[str]:
     ]
 
 
+def cores() -> list[str]:
+    """Return how many cores default fits keep busy, in a process that did one before."""
+    images = mnist_images(60_000)
+    order = np.random.default_rng(0).permutation(len(images))
+    cases = (
+        ("text embeddings", text(), 64),
+        ("MNIST", images[order[:2000]].astype(float), 30),
+        ("MNIST", images[order[:10_000]], 30),
+    )
+    lines = ["| data | shape | k | wall | processor | cores busy |", "|---" * 6 + "|"]
+    NearIsometricProjection(2, random_state=0).fit(words(200))
+    for name, points, k in cases:
+        processor = time.process_time()
+        model = NearIsometricProjection(k, random_state=0)
+        seconds = timed(model.fit, points)[1]
+        processor = time.process_time() - processor
+        lines.append(
+            f"| {name} | {points.shape[0]} x {points.shape[1]} | {k} | {seconds:.1f} s "
+            f"| {processor:.1f} s | {processor / seconds:.2f} |"
+        )
+        print(lines[-1], flush=True)
+    return lines
+
+
+def million(n_points: int) -> list[str]:
+    """Ask the command line for what can be done with a million rows."""
+    lines = [
+        f"`isoproj fit points.npy -k 16`, {n_points:,} x 64 float32, {n_threads()} "
+        "threads.",
+        "",
+        "| options | seconds | what it says of the result |",
+        "|---|---|---|",
+    ]
+    rng = np.random.default_rng(0)
+    points = rng.standard_normal((n_points, 64), dtype=np.float32)
+    points *= np.arange(1, 65, dtype=np.float32) ** -0.5
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "points.npy"
+        np.save(path, points)
+        for options in (
+            ["--estimate"],
+            ["--pairs", "sample"],
+            ["--pairs", "approximate-neighbors"],
+            ["--time-limit", "600"],
+        ):
+            command = [sys.executable, "-m", "isoproj", "fit", str(path), "-k", "16"]
+            command += [*options, "-o", str(Path(folder) / "model.isoproj"), "--force"]
+            done, seconds = timed(
+                subprocess.run, command, capture_output=True, text=True, check=False
+            )
+            said = " ".join(done.stdout.split()) or done.stderr.splitlines()[-1]
+            lines.append(f"| `{' '.join(options)}` | {seconds:.0f} | {said} |")
+            print(lines[-1], flush=True)
+    return lines
+
+
 def cluster_rate(n_points: int) -> list[str]:
     from dask.distributed import Client, LocalCluster
 
@@ -344,6 +400,14 @@ def main() -> None:
             25,
             options.tol,
         ),
+        "more_words": lambda: whole_set(
+            "words",
+            words(options.points or 300_000).astype(np.float32),
+            25,
+            options.tol,
+        ),
+        "cores": cores,
+        "million": lambda: million(options.points or 1_000_000),
         "dask": lambda: cluster_rate(options.points or 40_000),
         "cost": lambda: cost(options.points or 20_000),
         "outofcore": lambda: outofcore(options.points or 40_000),

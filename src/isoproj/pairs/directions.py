@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,15 @@ from numpy.typing import NDArray
 
 from isoproj.numerics.arrays import Rows, compacted
 from isoproj.numerics.spectral import Array, Indices
+from isoproj.numerics.threads import n_threads, threaded_list
 from isoproj.pairs.blocks import squared_gaps
 from isoproj.pairs.rows import squared_lengths
 
 Real = NDArray[Any]
 # Entries of the directions up to which a product with them is the cheapest way.
 _FEW_ENTRIES = 2**13
+# Entries of the points from which on threads share a product.
+_MANY_ENTRIES = 2**17
 
 
 class Secants:
@@ -47,14 +51,15 @@ class Secants:
         seen[pairs] = True
         n_seen = int(seen.sum())
         self._rows: Real
-        self._incidence: Rows
         m = pairs.shape[0]
+        self._images_of: list[Rows] = []
+        self._pulls_of: list[Rows] = []
         if m < n_seen or m * coordinates.shape[1] <= _FEW_ENTRIES:
-            self._rows, self._incidence = self.explicit(), None
+            self._rows = self.explicit()
             return
         label = np.cumsum(seen) - 1
         self._rows = coordinates if n_seen == seen.size else coordinates[seen]
-        self._incidence = scipy.sparse.csr_array(
+        incidence = scipy.sparse.csr_array(
             (
                 np.column_stack([inverse, -inverse]).ravel(),
                 label[pairs].ravel(),
@@ -62,6 +67,18 @@ class Secants:
             ),
             shape=(m, n_seen),
         )
+        self._images_of = self._parted(incidence)
+        self._pulls_of = self._parted(incidence.T.tocsr())
+
+    def _parted(self, matrix: Rows) -> list[Rows]:
+        """Return the rows of a matrix in as many parts as threads are to share them."""
+        return [matrix[part] for part in self._parts(matrix.shape[0])]
+
+    def _parts(self, n_rows: int) -> list[slice]:
+        """Return slices of rows, one for each thread that has enough to do."""
+        count = n_threads() if self._rows.size > _MANY_ENTRIES else 1
+        ends = [n_rows * part // count for part in range(count + 1)]
+        return [slice(a, b) for a, b in itertools.pairwise(ends)]
 
     def __len__(self) -> int:
         return int(self.pairs.shape[0])
@@ -86,21 +103,38 @@ class Secants:
 
     def images(self, basis: Real) -> Real:
         """Return ``x^T V`` for every direction, shape (m + q, k)."""
-        mapped = self._rows @ basis
-        images = mapped if self._incidence is None else self._incidence @ mapped
-        if self.further is None:
-            return np.asarray(images)
-        return np.vstack([images, self.further @ basis])
+        rows, dtype = self._rows, np.result_type(self._rows, basis)
+        mapped = np.empty((len(rows), basis.shape[1]), dtype)
+
+        def project(part: slice) -> None:
+            np.matmul(rows[part], basis, out=mapped[part])
+
+        threaded_list(project, self._parts(len(rows)), n_threads())
+        images = [mapped]
+        if self._images_of:
+            images = threaded_list(
+                lambda part: part @ mapped, self._images_of, n_threads()
+            )
+        if self.further is not None:
+            images.append(self.further @ basis)
+        return images[0] if len(images) == 1 else np.concatenate(images)
 
     def pull(self, coefficients: Real) -> Real:
         """Return ``sum_l x_l c_l``, shape (n_dims, k), for rows ``c_l``."""
         of_pairs = coefficients[: len(self)]
-        if self._incidence is not None:
-            of_pairs = self._incidence.T @ of_pairs
-        pulled = np.asarray(self._rows.T @ of_pairs)
+        parts = self._parts(len(self._rows))
+
+        def pulled(number: int) -> Real:
+            part = parts[number]
+            mine = of_pairs[part]
+            if self._pulls_of:
+                mine = self._pulls_of[number] @ of_pairs
+            return np.asarray(self._rows[part].T @ mine)
+
+        found = threaded_list(pulled, range(len(parts)), n_threads())
         if self.further is not None:
-            pulled += self.further.T @ coefficients[len(self) :]
-        return pulled
+            found.append(self.further.T @ coefficients[len(self) :])
+        return np.asarray(sum(found[1:], start=found[0]))
 
     def take(self, index: Indices) -> Secants:
         """Return the pairs at ``index`` and all further rows."""

@@ -294,7 +294,7 @@ class Searches(ABC):
             return False
         if self.problem.n_restarts is not None:
             return n_random >= self.problem.n_restarts
-        return self.vain + self.spent > self.settings.vain_work
+        return self.vain + self.spent > self.settings.patience
 
 
 @dataclass(slots=True, eq=False)

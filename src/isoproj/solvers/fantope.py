@@ -446,7 +446,7 @@ class Fantope:
         codes, values = codes[is_heavy], values[is_heavy]
         # Under a cap all pairs together may carry little; none may carry nothing.
         values = np.maximum(values, _LEAST * least)
-        most = self.settings.working_set
+        most = self.settings.most_pairs
         if codes.size > most:
             order = np.argsort(-values, kind="stable")[:most]
             codes, values = codes[order], values[order]

@@ -180,7 +180,7 @@ class _Hunt:
     @property
     def is_over(self) -> bool:
         """Whether the work or the time is used up."""
-        return self.done >= self.settings.hull_work or self.clock.is_over
+        return self.done >= self.settings.patience or self.clock.is_over
 
     def suffices(self, found: Found, is_final: bool) -> bool:
         """Return whether the bound is good enough; small hulls go on to the end."""
@@ -224,7 +224,7 @@ class _Hunt:
             self.pool.see(axes)
             rows = np.append(some, np.arange(count, self.pool.codes.size))
             found.append(self.hull(axes, floor=floor, rows=rows))
-            is_half = self.done > 0.5 * self.settings.hull_work
+            is_half = self.done > 0.5 * self.settings.patience
             if found[-1].bound >= self.enough or is_half or self.is_over:
                 break
             floor = max(floor, 0.7 * found[-1].inradius)

@@ -31,12 +31,13 @@ class Settings:
     near : float
         Pairs that lose this much less than the worst one, as a share of its loss, join
         the working set.
-    batch, working_set : int
-        Pairs that one search adds at most, and most pairs in the set.
+    batch : int
+        Pairs that one search adds at most; the set has at most ten times as many.
     restart_gain : float
         A start that lowers the worst loss by a smaller share was in vain.
-    vain_work : float
-        Work on starts in vain, one after another, before no more are tried.
+    patience : float
+        Work on starts in vain, one after another, before no more are tried, and all
+        work on the search for a hull.
     smoothing, first_smoothing : float
         Least smoothing of a round of the bound, as a multiple of ``tol``, and that of
         the first round; either is multiplied by the losses that matter.
@@ -50,8 +51,8 @@ class Settings:
     paying, accuracy : float
         The bound has stopped gaining when rounds to come promise less than the first
         share of the open gap and less than the second share of ``tol``.
-    hull_work, hull_starts : float, int
-        Work on the search for a hull, and subspaces it starts from.
+    hull_starts : int
+        Subspaces through random pairs that the hull search starts from.
     radius : float
         First trust region of a rotation in the hull search, in radians.
     margin : float
@@ -67,9 +68,8 @@ class Settings:
     reach: float = 20.0
     near: float = 0.005
     batch: int = 4_000
-    working_set: int = 40_000
     restart_gain: float = 1e-3
-    vain_work: float = 1.5e9
+    patience: float = 1.5e9
     smoothing: float = 1.2
     first_smoothing: float = 0.04
     bound_steps: float = 10.0
@@ -77,10 +77,14 @@ class Settings:
     spare_columns: int = 100
     paying: float = 0.05
     accuracy: float = 0.15
-    hull_work: float = 1.5e9
     hull_starts: int = 12
     radius: float = 0.1
     margin: float = 1e-5
+
+    @property
+    def most_pairs(self) -> int:
+        """Most pairs in a working set."""
+        return 10 * self.batch
 
     def temperatures(self, tol: float, first: float | None = None) -> list[float]:
         """Return the temperatures of a search, as shares of the least loss."""

@@ -71,7 +71,7 @@ class WorkingSet:
             return 0
         # A pair of a list costs as much as about 8 k pairs of all at once.
         most = self.search.n_smoothed // (8 * k)
-        return min(self.settings.working_set, most)
+        return min(self.settings.most_pairs, most)
 
     def losses(self, basis: Array) -> Array:
         """Return what each pair of the set loses."""
@@ -107,7 +107,7 @@ class WorkingSet:
         wanted = level + (max(slack, reach) if few else slack)
         found = self.search.near(basis, wanted, most=max(few, 8 * batch) + 1)
         overall = max(worst, 1.0 - float(found.retained[0]))
-        is_new = ~np.isin(found.codes, self.codes)
+        is_new = ~np.isin(found.codes, self.codes, assume_unique=True)
         is_listed = found.level >= wanted and found.codes.size <= few
         self.complete_at = basis if is_listed else None
         codes = found.codes[is_new]
@@ -117,7 +117,7 @@ class WorkingSet:
             codes = spread(codes, self.search.points.n_points, batch)
         if codes.size:
             kept = np.arange(self.codes.size)
-            most = self.settings.working_set
+            most = self.settings.most_pairs
             if kept.size + codes.size > most:
                 kept = np.argsort(-known, kind="stable")[: most - codes.size]
             self.codes = np.concatenate([self.codes[kept], codes])
