@@ -251,7 +251,7 @@ def whole_set(name: str, points: np.ndarray, k: int, tol: float) -> list[str]:
 
 
 def cores() -> list[str]:
-    """Return how many cores default fits keep busy, in a process that did one before."""
+    """Return how many cores default fits keep busy, after a first fit."""
     images = mnist_images(60_000)
     order = np.random.default_rng(0).permutation(len(images))
     cases = (
