@@ -13,13 +13,11 @@ from isoproj.numerics.arrays import Rows, compacted
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.threads import n_threads, threaded_list
 from isoproj.pairs.blocks import squared_gaps
-from isoproj.pairs.rows import squared_lengths
+from isoproj.pairs.rows import shared_images, shared_parts, squared_lengths
 
 Real = NDArray[Any]
 # Entries of the directions up to which a product with them is the cheapest way.
 _FEW_ENTRIES = 2**13
-# Entries of the points from which on threads share a product.
-_MANY_ENTRIES = 2**17
 
 
 class Secants:
@@ -72,13 +70,9 @@ class Secants:
 
     def _parted(self, matrix: Rows) -> list[Rows]:
         """Return the rows of a matrix in as many parts as threads are to share them."""
-        return [matrix[part] for part in self._parts(matrix.shape[0])]
-
-    def _parts(self, n_rows: int) -> list[slice]:
-        """Return slices of rows, one for each thread that has enough to do."""
-        count = n_threads() if self._rows.size > _MANY_ENTRIES else 1
+        count, n_rows = len(shared_parts(self._rows)), matrix.shape[0]
         ends = [n_rows * part // count for part in range(count + 1)]
-        return [slice(a, b) for a, b in itertools.pairwise(ends)]
+        return [matrix[a:b] for a, b in itertools.pairwise(ends)]
 
     def __len__(self) -> int:
         return int(self.pairs.shape[0])
@@ -103,13 +97,7 @@ class Secants:
 
     def images(self, basis: Real) -> Real:
         """Return ``x^T V`` for every direction, shape (m + q, k)."""
-        rows, dtype = self._rows, np.result_type(self._rows, basis)
-        mapped = np.empty((len(rows), basis.shape[1]), dtype)
-
-        def project(part: slice) -> None:
-            np.matmul(rows[part], basis, out=mapped[part])
-
-        threaded_list(project, self._parts(len(rows)), n_threads())
+        mapped = shared_images(self._rows, basis)
         images = [mapped]
         if self._images_of:
             images = threaded_list(
@@ -122,7 +110,7 @@ class Secants:
     def pull(self, coefficients: Real) -> Real:
         """Return ``sum_l x_l c_l``, shape (n_dims, k), for rows ``c_l``."""
         of_pairs = coefficients[: len(self)]
-        parts = self._parts(len(self._rows))
+        parts = shared_parts(self._rows)
 
         def pulled(number: int) -> Real:
             part = parts[number]

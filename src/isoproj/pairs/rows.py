@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -11,13 +13,21 @@ from numpy.typing import NDArray
 from isoproj.numerics.arrays import Rows, as_dense, is_sparse
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.storage import Storage
-from isoproj.numerics.threads import for_each_chunk, n_threads, threaded_map
+from isoproj.numerics.threads import (
+    for_each_chunk,
+    n_threads,
+    threaded_list,
+    threaded_map,
+)
 
 # Rows of a product, and rows that stay in the cache.
 _CHUNK = 4096
 _SMALL_CHUNK = 1024
+# Entries of rows from which on threads share a product with them.
+_MANY_ENTRIES = 2**17
 # Sizes between 2^-100 and 2^100 can be squared in float64 without over- or underflow.
 _SAFE_EXPONENT = 100
+Real = NDArray[Any]
 Words = NDArray[np.uint64]
 
 
@@ -90,6 +100,32 @@ def stacked(rows: Rows, more: Rows, storage: Storage | None = None) -> Rows:
     both = (storage or Storage()).empty(shape, np.result_type(rows, more))
     both[: rows.shape[0]], both[rows.shape[0] :] = rows, more
     return both
+
+
+def shared_parts(rows: Real) -> list[slice]:
+    """Return slices of rows, one for each thread that has enough to do."""
+    count = n_threads() if rows.size > _MANY_ENTRIES else 1
+    ends = [len(rows) * part // count for part in range(count + 1)]
+    return [slice(a, b) for a, b in itertools.pairwise(ends)]
+
+
+def shared_images(rows: Real, basis: Real) -> Real:
+    """Return ``rows @ basis``, shared among threads: for products that come often."""
+    images = np.empty((len(rows), basis.shape[1]), np.result_type(rows, basis))
+
+    def project(part: slice) -> None:
+        np.matmul(rows[part], basis, out=images[part])
+
+    threaded_list(project, shared_parts(rows), n_threads())
+    return images
+
+
+def shared_pull(rows: Real, coefficients: Real) -> Real:
+    """Return ``rows.T @ coefficients``, shared among threads."""
+    parts = threaded_list(
+        lambda part: rows[part].T @ coefficients[part], shared_parts(rows), n_threads()
+    )
+    return np.asarray(sum(parts[1:], start=parts[0]))
 
 
 def times(

@@ -21,6 +21,7 @@ from isoproj.numerics.threads import n_threads, threaded_list
 from isoproj.pairs.blocks import PairBlocks, Real, SquaredDistances, Workspace
 from isoproj.pairs.directions import Secants
 from isoproj.pairs.points import Points
+from isoproj.pairs.rows import shared_images, shared_pull
 from isoproj.pairs.rule import PairSet
 
 # Points in the rows of a stripe: a stripe of some thousand columns fits the cache.
@@ -138,7 +139,7 @@ class SmoothedWorst:
 
     def __call__(self, factor: Array, temperature: float) -> Softened:
         """Return the smoothed maximum of ``1 - |F' x|^2`` over all pairs."""
-        images = self._points @ factor.astype(self.dtype)
+        images = shared_images(self._points, factor.astype(self.dtype))
         distances = SquaredDistances.of(images, self.dtype)
         left = distances.left(slice(None)) * self.dtype.type(-1.0 / temperature)
         # A product with a matrix that lies along its rows is a quarter faster.
@@ -159,7 +160,7 @@ class SmoothedWorst:
             top = max(top, float(exponents.max()))
         total, sums = _summed(parts, extended, top)
         laplacian = sums[:, -1:] * images - sums[:, :-1]
-        pulled = np.asarray(self._points.T @ laplacian, np.float64)
+        pulled = shared_pull(self._points, laplacian).astype(np.float64)
         if self._close is not None:
             weights = np.exp(exponents - top)
             total += float(weights.sum())
