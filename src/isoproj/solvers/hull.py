@@ -199,8 +199,8 @@ class _Hunt:
             return None
         starts = self.ranked_starts(basis, dual)
         best = starts[0]
-        hops = 0
-        while best.bound < self.enough and not self.is_over:
+        hops = vain = 0
+        while best.bound < self.enough and vain < 2 and not self.is_over:
             # The best starts first, then the neighbourhood of the best subspace.
             if hops < min(3, len(starts)):
                 start = starts[hops]
@@ -211,6 +211,9 @@ class _Hunt:
                 begun = self.hull(orthonormal(best.axes + noise), best.chosen)
             hops += 1
             found = self.ascend(begun)
+            gained = found.bound - best.bound
+            is_vain = gained < self.settings.paying * (self.enough - best.bound)
+            vain = vain + 1 if is_vain and hops > 3 else 0
             best = max(best, found, key=lambda found: found.bound)
         return best if self.pool.is_whole else self.completed(best.axes, best.chosen)
 
