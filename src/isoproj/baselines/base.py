@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 import scipy.linalg
@@ -23,6 +24,7 @@ from isoproj.estimators.base import (
 )
 from isoproj.estimators.geometry import Geometry
 from isoproj.numerics.arrays import Rows, is_number
+from isoproj.numerics.progress import Step, tell
 from isoproj.numerics.spectral import Array, Indices, contraction
 from isoproj.numerics.threads import one_blas_thread
 from isoproj.pairs.moments import DualProblem, pose
@@ -33,8 +35,28 @@ from isoproj.proof.audit import audit
 from isoproj.proof.bounds import lower_bound
 from isoproj.solvers.api import Clock, Status
 
+_Item = TypeVar("_Item")
 # Most pairs for which one weight each is held.
 _LARGEST_DENSE = 20_000_000
+# A cost that falls by less than this share is no progress.
+_PROGRESS = 1e-4
+
+
+@dataclass(slots=True, eq=False)
+class Best(Generic[_Item]):
+    """The item of least cost so far; ``stale`` counts looks since the last progress."""
+
+    item: _Item
+    cost: float = math.inf
+    stale: int = 0
+
+    def see(self, item: _Item, cost: float) -> None:
+        """Keep the item if it costs less than the best so far."""
+        self.stale += 1
+        if cost < self.cost:
+            if cost < self.cost * (1.0 - _PROGRESS):
+                self.stale = 0
+            self.item, self.cost = item, cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -73,6 +95,27 @@ class Task:
         analysis = PCA(k, svd_solver="covariance_eigh" if tall else "full")
         return np.asarray(analysis.fit(coordinates).components_.T)
 
+    def tell(
+        self,
+        number: int,
+        distortion: float,
+        lower: float = 0.0,
+        **more: Any,  # noqa: ANN401 - further fields of a step
+    ) -> None:
+        """Tell whoever listens what a round of the search has found."""
+        step = Step(
+            iteration=number,
+            distortion=distortion,
+            lower_bound=lower,
+            seconds=self.clock.seconds,
+            **more,
+        )
+        tell(step)
+
+    def status(self, otherwise: Status) -> Status:
+        """Return why a search ends: ``TIME_LIMIT`` if the clock is over."""
+        return Status.TIME_LIMIT if self.clock.is_over else otherwise
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Found:
@@ -91,6 +134,12 @@ class Found:
     weighted_pairs: Indices | None = None
     weights: Array | None = None
     extras: dict[str, Any] = field(default_factory=dict)
+
+
+def proof_by(problem: DualProblem, weights: Array) -> dict[str, Any]:
+    """Return the weights that are not zero, and their pairs, as parts of ``Found``."""
+    support = np.flatnonzero(weights)
+    return {"weighted_pairs": problem.pairs(support), "weights": weights[support]}
 
 
 @dataclass(eq=False, repr=False)
@@ -157,7 +206,10 @@ class Baseline(LinearProjection):
             If the data or a parameter is unusable; the message says how to mend it.
         """
         rows = self._validated(X, reset=True)
-        self._check_common(rows.shape[1])
+        if self.n_components is not None:
+            check_count(self.n_components, rows.shape[1])
+        check_positive("time_limit", self.time_limit, integral=False)
+        check_positive("max_iter", getattr(self, "max_iter", None), integral=True)
         self._check_parameters()
         clock = Clock(self.time_limit)
         geometry = Geometry.prepare(rows, PairRule.of(self.pairs))
@@ -188,12 +240,6 @@ class Baseline(LinearProjection):
     def _k(self) -> int:
         """Number of dimensions asked for."""
         return int(self.n_components or 1)
-
-    def _check_common(self, n_features: int) -> None:
-        """Raise if a parameter that all baselines have is unusable."""
-        if self.n_components is not None:
-            check_count(self.n_components, n_features)
-        check_positive("time_limit", self.time_limit, integral=False)
 
     def _keep_span(self, task: Task) -> Found | None:
         """Return the whole span where it fits into the dimensions asked for."""
