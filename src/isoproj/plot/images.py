@@ -156,14 +156,6 @@ def _known(
     return indices, np.asarray(distortions)
 
 
-def _texts(named: list[str], losses: NDArray[Any]) -> list[str]:
-    """Return names of pairs with their losses, where these are known."""
-    return [
-        name if math.isnan(loss) else f"{name}: loses {loss:.1%}"
-        for name, loss in zip(named, losses.tolist(), strict=True)
-    ]
-
-
 def _draw_images(
     axes: Axes,
     canvas: NDArray[np.float64],
@@ -174,7 +166,11 @@ def _draw_images(
     """Draw pairs of images below each other, with their texts at the right."""
     axes.imshow(canvas, cmap="gray_r")
     middles = [at * (shape[0] + _GAP) + shape[0] / 2 for at in range(len(named))]
-    axes.set_yticks(middles, _texts(named, losses))
+    texts = [
+        name if math.isnan(loss) else f"{name}: loses {loss:.1%}"
+        for name, loss in zip(named, losses.tolist(), strict=True)
+    ]
+    axes.set_yticks(middles, texts)
     axes.set_xticks([])
     axes.yaxis.tick_right()
     axes.tick_params(length=0)
