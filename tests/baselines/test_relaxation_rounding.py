@@ -214,7 +214,7 @@ def test_a_conic_solve_cut_short_still_gives_valid_bounds():
     assert values.min() > -1e-9
     assert values.max() < 1 + 1e-9
     assert abs(values.sum() - 4) < 1e-9
-    assert (found.weights >= 0).all()
+    assert (found.proof.weights >= 0).all()
 
 
 @settings(max_examples=15)

@@ -25,7 +25,7 @@ from isoproj.estimators.base import (
 from isoproj.estimators.geometry import Geometry
 from isoproj.numerics.arrays import Rows, is_number
 from isoproj.numerics.progress import Step, tell
-from isoproj.numerics.spectral import Array, Indices, contraction
+from isoproj.numerics.spectral import Array, contraction
 from isoproj.numerics.threads import one_blas_thread
 from isoproj.pairs.moments import DualProblem, pose
 from isoproj.pairs.oracle import PairSearch
@@ -33,7 +33,7 @@ from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairRule, PairSet
 from isoproj.proof.audit import audit
 from isoproj.proof.bounds import lower_bound
-from isoproj.solvers.api import Clock, Status
+from isoproj.solvers.api import Clock, Status, Weights
 
 _Item = TypeVar("_Item")
 # Most pairs for which one weight each is held.
@@ -122,8 +122,8 @@ class Found:
     """The map that a method found, before it is measured.
 
     ``columns`` has shape (n_dims, k) in the span, or (n_features, k) with
-    ``in_span=False``. From dual weights, where there are some, a lower bound is
-    certified. ``extras`` holds further fitted attributes by name.
+    ``in_span=False``. From the dual weights of ``proof``, where there are some, a lower
+    bound is certified. ``extras`` holds further fitted attributes by name.
     """
 
     columns: Array
@@ -131,15 +131,14 @@ class Found:
     in_span: bool = True
     n_iter: int = 1
     status: Status = Status.COMPLETED
-    weighted_pairs: Indices | None = None
-    weights: Array | None = None
+    proof: Weights | None = None
     extras: dict[str, Any] = field(default_factory=dict)
 
 
-def proof_by(problem: DualProblem, weights: Array) -> dict[str, Any]:
-    """Return the weights that are not zero, and their pairs, as parts of ``Found``."""
+def proof_by(problem: DualProblem, weights: Array) -> Weights:
+    """Return the weights that are not zero, and their pairs."""
     support = np.flatnonzero(weights)
-    return {"weighted_pairs": problem.pairs(support), "weights": weights[support]}
+    return Weights(problem.pairs(support), weights[support])
 
 
 @dataclass(eq=False, repr=False)
@@ -260,11 +259,9 @@ class Baseline(LinearProjection):
         self.n_components_ = int(self.components_.shape[0])
         self.n_iter_ = found.n_iter
         self.status_ = found.status
-        if found.weights is not None and found.weighted_pairs is not None:
-            k = self.n_components_ if self.n_components is None else self.n_components
-            self.lower_bound_ = lower_bound(
-                task.points, found.weighted_pairs, found.weights, int(k)
-            )
+        if found.proof is not None:
+            pairs, weights = found.proof.pairs, found.proof.weights
+            self.lower_bound_ = lower_bound(task.points, pairs, weights, self._k)
         for name, value in found.extras.items():
             setattr(self, name, value)
 

@@ -129,7 +129,7 @@ class FairPCA(Baseline):
             columns=best.item,
             n_iter=n_rounds,
             status=status,
-            **proof_by(problem, dual.item),
+            proof=proof_by(problem, dual.item),
             extras={
                 "relaxed_": 1.0 - float(problem.retained(rounded.root).min()),
                 "n_fractional_": int(inside.sum()),
@@ -161,21 +161,14 @@ def reduce_rank(
         if tight.size + 1 >= shares.size * (shares.size + 1) // 2:
             break
         move = _free_move(problem, frame, shares, tight)
-        change = _kept_change(problem, frame, move)
-        change[tight] = 0.0
-        falling = change < 0.0
-        until_tight = slack[falling] / -change[falling]
-        length = until_tight.min(initial=_reach(shares, move))
-        relaxed = relaxed + length * frame @ move @ frame.T
+        moved = relaxed + _reach(shares, move) * frame @ move @ frame.T
+        lost = kept - problem.retained(FractionalProjection.of(moved).root)
+        lost[tight] = 0.0
+        # The step ends before another pair keeps less than those that are tight.
+        is_short = lost > slack
+        share = (slack[is_short] / lost[is_short]).min(initial=1.0)
+        relaxed = relaxed + share * (moved - relaxed)
     return relaxed
-
-
-def _kept_change(problem: DualProblem, frame: Array, move: Array) -> Array:
-    """Return by how much a move changes the share that every pair keeps."""
-    values, vectors = np.linalg.eigh(move)
-    root = (frame @ vectors) * np.sqrt(np.abs(values))
-    up = problem.retained(root[:, values > 0.0])
-    return np.asarray(up - problem.retained(root[:, values < 0.0]))
 
 
 def _free_move(

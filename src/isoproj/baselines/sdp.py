@@ -31,7 +31,7 @@ from isoproj.numerics.spectral import (
     top_eigenvalue_sum,
 )
 from isoproj.pairs.oracle import PairSearch
-from isoproj.solvers.api import Status
+from isoproj.solvers.api import Status, Weights
 from isoproj.solvers.fantope import Relaxation, nearest_in_fantope, solve_relaxation
 
 _ROUNDINGS = ("deterministic", "randomized", "binned", "bicriteria")
@@ -143,8 +143,7 @@ default="deterministic"
             columns=columns,
             n_iter=relaxed.n_iter,
             status=relaxed.status if is_whole else Status.TIME_LIMIT,
-            weighted_pairs=relaxed.pairs,
-            weights=relaxed.weights,
+            proof=relaxed.proof,
             extras={
                 "relaxed_": 1.0 - float(ends.low[0]),
                 "rounding_factor_": fractional.deterministic_factor(self._k),
@@ -178,8 +177,7 @@ class _Relaxed(NamedTuple):
     """
 
     factor: Array
-    pairs: Indices
-    weights: Array
+    proof: Weights
     status: Status
     n_iter: int
 
@@ -195,8 +193,8 @@ def _solve_ours(task: Task, pool: PairSearch, k: int, tol: float) -> _Relaxed:
     gap = found.relaxed - found.lower
     is_solved = gap <= tol * found.lower * (1 + 1e-9) or found.relaxed <= _NOTHING
     status = Status.CONVERGED if is_solved else task.status(Status.SETTLED)
-    pairs = pool.decode(found.codes)
-    return _Relaxed(found.factor, pairs, found.weights, status, n_iter)
+    proof = Weights(pool.decode(found.codes), found.weights)
+    return _Relaxed(found.factor, proof, status, n_iter)
 
 
 def solve_conic(
@@ -212,7 +210,7 @@ def solve_conic(
     ends = pool.extremes(basis, n_low=max(_N_LOW, 4 * pool.n_dims))
     pairs, accuracy, n_iter = ends.low_pairs, 0.1 * tol, 0
     point = Best(basis, 1.0 - float(ends.low[0]))
-    bound = Best((pairs, np.ones(len(pairs))), 0.0)
+    bound = Best(Weights(pairs, np.ones(len(pairs))), 0.0)
     status = Status.MAX_ITER
     for number in range(_MAX_ROUNDS):
         if task.clock.is_over:
@@ -224,7 +222,7 @@ def solve_conic(
         ends = pool.extremes(factor, n_low=_N_LOW)
         point.see(factor, 1.0 - float(ends.low[0]))
         kept = top_eigenvalue_sum((directions.T * weights) @ directions, k)
-        bound.see((pairs, weights), kept - 1.0)
+        bound.see(Weights(pairs, weights), kept - 1.0)
         relaxed, lower = point.cost, -bound.cost
         task.tell(number, relaxed, lower, relaxed=relaxed, n_working=len(pairs))
         if relaxed - lower <= tol * lower or relaxed <= _NOTHING:
@@ -236,7 +234,7 @@ def solve_conic(
             # Nothing is missing: the solver was not accurate enough.
             accuracy /= 10.0
         pairs = grown
-    return _Relaxed(point.item, *bound.item, status, n_iter)
+    return _Relaxed(point.item, bound.item, status, n_iter)
 
 
 class ConicProgramme:

@@ -123,6 +123,6 @@ class StablePCA(Baseline):
             columns=best.item,
             n_iter=n_rounds,
             status=Status.CONVERGED if is_solved else task.status(Status.MAX_ITER),
-            **proof_by(problem, dual.item),
+            proof=proof_by(problem, dual.item),
             extras={"relaxed_": relaxed},
         )

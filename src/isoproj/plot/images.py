@@ -109,21 +109,16 @@ def worst_pairs(
     rows = check_points(X)
     shape = image_shape_of(rows, image_shape)
     indices, losses = (found[:n_shown] for found in _known(pairs, distortions))
-    named = _names(indices, labels)
+    named = [
+        " and ".join(str(i if labels is None else labels[i]) for i in pair)
+        for pair in indices.tolist()
+    ]
     axes = axes_or_new(ax)
     if shape is None:
         draw(losses_chart(named, losses), axes)
     else:
         _draw_images(axes, montage(rows, indices, shape), named, losses, shape)
     return axes
-
-
-def _names(pairs: NDArray[Any], labels: Sequence[str] | None) -> list[str]:
-    """Return a name for every pair: two labels, or two row numbers."""
-    return [
-        " and ".join(str(i) if labels is None else str(labels[i]) for i in pair)
-        for pair in pairs.tolist()
-    ]
 
 
 def montage(

@@ -23,22 +23,9 @@ from isoproj.plot.images import image_shape_of
 from isoproj.plot.marks import Chart
 from isoproj.plot.style import css_palette
 from isoproj.proof.certificate import certificate_of
+from isoproj.reporting import facts as sections
 from isoproj.reporting.charts import charts_of
-from isoproj.reporting.facts import (
-    N_SHOWN,
-    Facts,
-    check_labels,
-    checked_claims,
-    checked_heldout,
-    file_name,
-    frontier_facts,
-    given_curve,
-    heldout_facts,
-    measured_facts,
-    pair_facts,
-    proven_curve,
-    stated_facts,
-)
+from isoproj.reporting.facts import Facts
 from isoproj.reporting.maps import maps_beside, new_points
 from isoproj.reporting.measuring import Scene
 from isoproj.reporting.wording import (
@@ -209,32 +196,34 @@ def report(
     Every one of 435 distances keeps at least ...
     """
     certificate = certificate_of(model)
-    facts = stated_facts(model, certificate)
-    facts["model"]["name"] = file_name(model_name)
-    facts["data"]["name"] = file_name(data_name)
+    facts = sections.stated(model, certificate)
+    facts["model"]["name"] = sections.file_name(model_name)
+    facts["data"]["name"] = sections.file_name(data_name)
     if curve is not None:
-        facts["curve"] = given_curve(curve, certificate.n_components)
+        facts["curve"] = sections.given_curve(curve, certificate.n_components)
     if frontier is not None:
-        facts["frontier"] = frontier_facts(frontier, certificate)
+        facts["frontier"] = sections.frontier(frontier, certificate)
     if X is None:
         return Report(facts)
     rows, more = check_points(X), None
-    check_labels(labels, int(rows.shape[0]))
+    sections.check_labels(labels, int(rows.shape[0]))
     shape = image_shape_of(rows, image_shape)
     if heldout is not None:
-        more = checked_heldout(heldout, certificate.n_features)
-    facts["claims"] = checked_claims(model, rows, max_pairs)
+        more = sections.checked_heldout(heldout, certificate.n_features)
+    facts["claims"] = sections.checked_claims(model, rows, max_pairs)
     scene = Scene(certificate, rows, max_pairs=max_pairs)
-    facts |= measured_facts(scene)
+    facts |= sections.measured(scene)
     if curve is None:
-        facts["curve"] = proven_curve(scene)
+        facts["curve"] = sections.proven_curve(scene)
     worst = {"worst_pairs": certificate.worst_pairs}
     if scene.sample.is_whole:
         worst["pca_worst_pairs"] = scene.audits["pca"].worst_pairs
     for name, pairs in worst.items():
-        facts[name] = pair_facts(scene, pairs[:N_SHOWN], rows, labels, shape)
+        facts[name] = sections.told_pairs(
+            scene, pairs[: sections.N_SHOWN], rows, labels, shape
+        )
     if more is not None:
-        facts["heldout"] = heldout_facts(scene, more, heldout_name, max_pairs)
+        facts["heldout"] = sections.heldout(scene, more, heldout_name, max_pairs)
     facts["maps"] = maps_beside(scene, maps, recall, metric)
     facts["new_points"] = new_points(model, scene, rows, more)
     return Report(facts)

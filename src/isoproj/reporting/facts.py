@@ -33,7 +33,7 @@ _SHORT = 16
 Facts = dict[str, Any]
 
 
-def stated_facts(model: Any, certificate: Certificate) -> Facts:  # noqa: ANN401
+def stated(model: Any, certificate: Certificate) -> Facts:  # noqa: ANN401
     """Return what a model states without its data; what needs them is None.
 
     The dict holds strings, numbers, None, lists and dicts only.
@@ -131,7 +131,7 @@ def given_curve(curve: Any, k: int) -> Facts:  # noqa: ANN401
     }
 
 
-def frontier_facts(found: Any, certificate: Certificate) -> Facts:  # noqa: ANN401
+def frontier(found: Any, certificate: Certificate) -> Facts:  # noqa: ANN401
     """Return the numbers of a frontier, if it is of the model's points and size."""
     k = found.certificates[0].n_components
     if found.certificates[0].fingerprint != certificate.fingerprint:
@@ -209,7 +209,7 @@ def checked_claims(model: Any, rows: Rows, max_pairs: int) -> Facts:  # noqa: AN
     return {"all_pairs": scan, "checked": [asdict(claim) for claim in claims]}
 
 
-def measured_facts(scene: Scene) -> Facts:
+def measured(scene: Scene) -> Facts:
     """Return what the model, PCA and a random projection do to the points fitted."""
     kept, certificate = scene.variance_kept(), scene.certificate
     methods = _methods(scene.sample, scene.audits)
@@ -263,7 +263,7 @@ def _histogram(scene: Scene) -> Facts:
     }
 
 
-def pair_facts(
+def told_pairs(
     scene: Scene,
     pairs: Indices,
     rows: Rows,
@@ -308,7 +308,7 @@ def _bare_pairs(certificate: Certificate) -> list[Facts]:
     ]
 
 
-def heldout_facts(scene: Scene, rows: Rows, name: str | None, max_pairs: int) -> Facts:
+def heldout(scene: Scene, rows: Rows, name: str | None, max_pairs: int) -> Facts:
     """Return what all methods lose on points that were not fitted."""
     sample = sample_rows(rows, scene.certificate.pairs.elsewhere(), max_pairs)
     audits = audited(sample, scene.maps)

@@ -10,9 +10,7 @@ import numpy as np
 
 from isoproj.numerics.arrays import Rows
 from isoproj.numerics.spectral import Array, Indices, orthonormal
-from isoproj.numerics.threads import single_blas_thread
 from isoproj.pairs.losses import exact_losses
-from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairKind, PairRule, prepare_pairs
 from isoproj.pairs.worst_pairs import find_worst
 from isoproj.proof.audit import AuditResult, audit
@@ -74,8 +72,10 @@ class Scene:
         self.certificate = certificate
         self.points, _ = prepare_pairs(rows, certificate.pairs, rotate=True)
         self.sample = sample_rows(rows, certificate.pairs, max_pairs)
-        self._scatter = _scatter(self.points)
-        self._axes = np.asarray(np.linalg.eigh(self._scatter)[1][:, ::-1])
+        # In one dimension numpy returns a number.
+        covariance = np.cov(self.points.coordinates, rowvar=False)
+        self._covariance = np.atleast_2d(covariance)
+        self._axes = np.asarray(np.linalg.eigh(self._covariance)[1][:, ::-1])
         components = certificate.components.astype(np.float64)
         k, d = components.shape
         noise = np.random.default_rng(0).standard_normal((d, k))
@@ -92,11 +92,11 @@ class Scene:
 
     def variance_kept(self) -> dict[str, float]:
         """Return the share of all points' variance that every map keeps."""
-        total = float(np.trace(self._scatter))
+        total = float(np.trace(self._covariance))
         kept = {}
         for name, components in self.maps.items():
             inside = self.points.frame.coordinates_of(components.T)
-            kept[name] = float(np.sum(inside * (self._scatter @ inside))) / total
+            kept[name] = float(np.sum(inside * (self._covariance @ inside))) / total
         return kept
 
     def pca_losses(self, ks: Sequence[int]) -> Array:
@@ -148,10 +148,3 @@ def audited(
         )
         for name, components in maps.items()
     }
-
-
-@single_blas_thread
-def _scatter(points: Points) -> Array:
-    """Return the scatter matrix of the points in span coordinates."""
-    centred = points.coordinates - points.coordinates.mean(axis=0)
-    return np.asarray(centred.T @ centred)
