@@ -22,8 +22,7 @@ import numpy as np
 import scs
 from _data import mnist_digit
 
-from isoproj.baselines.isometry import matrix_root
-from isoproj.baselines.sdp import conic_programme, run_clarabel, run_scs
+from isoproj.baselines.sdp import run_clarabel, run_scs
 from isoproj.numerics.threads import one_blas_thread
 from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.rule import prepare_pairs
@@ -33,9 +32,9 @@ from isoproj.solvers.fantope import solve_relaxation
 TARGET = 1e-4
 
 
-def certified_gap(pool, k, matrix, pairs, weights):
+def certified_gap(pool, k, factor, pairs, weights):
     """Return the relative gap of a solution, and its relaxed value."""
-    relaxed = 1.0 - float(pool.extremes(matrix_root(matrix), n_low=1).low[0])
+    relaxed = 1.0 - float(pool.extremes(factor, n_low=1).low[0])
     lower = lower_bound(pool.points, pairs, weights, k)
     return relaxed / lower - 1.0, relaxed
 
@@ -46,19 +45,17 @@ def ours(points, pairs, k):
     # Half the target leaves room for the certificate's own rounding.
     found, _ = solve_relaxation(search, k, tol=TARGET / 2)
     seconds = time.perf_counter() - start
-    matrix = found.factor @ found.factor.T
-    listed = search.decode(found.codes)
-    return seconds, matrix, listed, found.weights
+    return seconds, found.factor, search.decode(found.codes), found.weights
 
 
 def conic(pool, k, chosen, run, library, limit):
     """Return the seconds of the loosest settings that reach the target, or None."""
     for accuracy in (1e-4, 3e-5, 1e-5, 3e-6, 1e-6, 1e-7):
         start = time.perf_counter()
-        programme = conic_programme(pool.directions(chosen), k)
-        solution, weights, _ = run(library, programme, accuracy, limit)
+        directions = pool.directions(chosen)
+        factor, weights, _ = run(library, directions, k, accuracy, limit)
         seconds = time.perf_counter() - start
-        gap, _ = certified_gap(pool, k, programme.unpack(solution, k), chosen, weights)
+        gap, _ = certified_gap(pool, k, factor, chosen, weights)
         if gap <= TARGET:
             return seconds, gap, accuracy
         if seconds > 0.95 * limit:
@@ -71,11 +68,11 @@ def compare(digit, r, k, *, handed, limit):
     pool = PairSearch(points, pairs)
     runs = [ours(points, pairs, k) for _ in range(3)]
     seconds = min(run[0] for run in runs)
-    _, matrix, listed, weights = runs[0]
-    gap, relaxed = certified_gap(pool, k, matrix, listed, weights)
+    _, factor, listed, weights = runs[0]
+    gap, relaxed = certified_gap(pool, k, factor, listed, weights)
     chosen = np.column_stack(np.triu_indices(r, 1))
     if handed:
-        near = pool.extremes(matrix_root(matrix), n_low=8 * points.n_dims).low_pairs
+        near = pool.extremes(factor, n_low=8 * points.n_dims).low_pairs
         chosen = np.unique(np.vstack([listed, near]), axis=0)
     head = f"{digit:5d} {r:4d} {k:3d} {len(chosen):6d}"
     print(f"{head}  {'ours':9s} {seconds:9.3f} s  gap {gap:.1e}  value {relaxed:.5f}")

@@ -113,9 +113,9 @@ def _against_k(cells: list[Finished], title: str, *, named: bool) -> Chart:
         for method, label in LABELS.items()
         if (groups := series(cells, method))
     ]
-    return curve_chart(
-        lines,
-        floor_marks(list(floor), _means(floor), "lower bound") if floor else [],
+    bounds = floor_marks(list(floor), _means(floor), "lower bound") if floor else []
+    return replace(
+        curve_chart(lines, bounds),
         x=_k_axis(_KS),
         y=Axis(_LOSS, low=0.0, high=1.03),
         title=title,

@@ -25,7 +25,7 @@ from isoproj.baselines import (
     SequentialFairPCA,
     StablePCA,
 )
-from isoproj.baselines.isometry import Fit, balanced, clip_to_band
+from isoproj.baselines.isometry import Fit, balanced
 from isoproj.baselines.nile_pro import largest_deviation_prox
 from isoproj.baselines.numax import soft_threshold
 from isoproj.baselines.secant_avoidance import turn_towards
@@ -147,11 +147,6 @@ def test_proximal_points_are_optimal(seed):
 
     other = random_basis(seed, 4, 4) * rng.uniform(0, 2, 4)
     assert matrix_cost(near) <= matrix_cost(other @ other.T) + 1e-12
-
-
-def test_the_band_is_one_sided_for_signed_pairs():
-    values, signs = np.array([0.2, 1.8, 0.2, 1.8]), np.array([1.0, 1.0, -1.0, -1.0])
-    np.testing.assert_allclose(clip_to_band(values, 0.5, signs), [0.2, 1.5, 0.5, 1.8])
 
 
 @given(seeds)

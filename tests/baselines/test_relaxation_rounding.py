@@ -10,25 +10,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isoproj.baselines import SDPProjection
+from isoproj.baselines.base import Task
 from isoproj.baselines.fair_pca import reduce_rank
-from isoproj.baselines.fantope import (
-    FractionalProjection,
-    project_on_fantope,
-    systematic_sample,
-)
-from isoproj.baselines.sdp import conic_programme, solve_conic
+from isoproj.baselines.fantope import FractionalProjection, systematic_sample
+from isoproj.baselines.sdp import ConicProgramme, solve_conic
 from isoproj.pairs.directions import quadratic_values
 from isoproj.pairs.moments import pose
 from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.rule import prepare_pairs
 from isoproj.solvers.api import Clock
+from isoproj.solvers.fantope import nearest_in_fantope
 
 
 def random_fantope(seed, d, k):
     """Return a matrix of the fantope with eigenvalues all over [0, 1]."""
     rng = np.random.default_rng(seed)
     basis = np.linalg.qr(rng.normal(size=(d, d)))[0]
-    return project_on_fantope((basis * rng.normal(0.5, 0.6, d)) @ basis.T, k)
+    factor = nearest_in_fantope((basis * rng.normal(0.5, 0.6, d)) @ basis.T, k)
+    return factor @ factor.T
 
 
 def loss(matrix, directions):
@@ -44,7 +43,8 @@ def unit_rows(seed, m, d):
 def test_projection_on_the_fantope_lands_there_and_is_nearest(seed, k):
     matrix = cloud(seed, 7, 7)
     matrix += matrix.T
-    nearest = project_on_fantope(matrix, k)
+    factor = nearest_in_fantope(matrix, k)
+    nearest = factor @ factor.T
     values = np.linalg.eigvalsh(nearest)
     assert values.min() > -1e-12
     assert values.max() < 1 + 1e-12
@@ -165,18 +165,22 @@ def test_the_relaxation_is_what_cvxpy_says():
     assert abs(model.relaxed_ - (1 - problem.value)) < 1e-4
 
 
-def test_the_conic_programme_says_what_it_should():
+@pytest.mark.parametrize("triangle", [np.triu_indices(3), np.tril_indices(3)])
+def test_the_conic_programme_says_what_it_should(triangle):
     directions = unit_rows(0, 5, 3)
-    programme = conic_programme(directions, 2)
+    programme = ConicProgramme(directions, 2, triangle)
     matrix = random_fantope(1, 3, 2)
-    columns, rows = np.triu_indices(3)
+    rows, columns = triangle
     scale = np.where(rows == columns, 1.0, math.sqrt(2.0))
     solution = np.append(matrix[rows, columns] * scale, 0.25)
     slack = programme.bound - programme.matrix @ solution
     assert abs(slack[0]) < 1e-12
     forms = quadratic_values(directions, matrix)
     np.testing.assert_allclose(slack[1:6], forms - 0.25, atol=1e-12)
-    np.testing.assert_allclose(programme.unpack(solution, 2), matrix, atol=1e-9)
+    duals = np.array([7.0, 3.0, -1.0, math.nan, math.inf, 1.0, 7.0])
+    factor, weights = programme.nearest(solution, duals)
+    np.testing.assert_allclose(factor @ factor.T, matrix, atol=1e-9)
+    np.testing.assert_allclose(weights, [0.75, 0.0, 0.0, 0.0, 0.25])
 
 
 @pytest.mark.parametrize("backend", ["scs", "clarabel"])
@@ -195,15 +199,22 @@ def test_a_missing_back_end_names_the_extra(backend, monkeypatch):
 
 def test_a_conic_solve_cut_short_still_gives_valid_bounds():
     pytest.importorskip("scs")
-    points, pairs = prepare_pairs(cloud(4, 40, 20), rotate=True)
-    found = solve_conic(
-        PairSearch(points, pairs), 4, "scs", clock=Clock(0.05), tol=1e-9
+    rows = cloud(4, 40, 20)
+    points, pairs = prepare_pairs(rows, rotate=True)
+    task = Task(
+        rows=rows,
+        points=points,
+        pairs=pairs,
+        labels=None,
+        generator=np.random.RandomState(0),
+        clock=Clock(0.05),
     )
-    values = np.linalg.eigvalsh(found.matrix)
+    found = solve_conic(task, task.pool(), 4, "scs", tol=1e-9)
+    values = np.linalg.eigvalsh(found.factor @ found.factor.T)
     assert values.min() > -1e-9
     assert values.max() < 1 + 1e-9
     assert abs(values.sum() - 4) < 1e-9
-    assert (found.weights >= 0).all()
+    assert (found.proof.weights >= 0).all()
 
 
 @settings(max_examples=15)

@@ -145,7 +145,7 @@ def test_a_conic_solver_is_not_started_out_of_time(hands, monkeypatch):
     def refuse(*_):
         pytest.fail("the conic solver was started")
 
-    monkeypatch.setattr(sdp, "_library", lambda _: None)
+    monkeypatch.setattr(sdp, "needed", lambda *_, **__: None)
     monkeypatch.setattr(sdp, "run_scs", refuse)
     hands.jump_after = 1
     model = SDPProjection(3, solver="scs", time_limit=1.0).fit(ROWS)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 import scipy.linalg
@@ -23,7 +24,8 @@ from isoproj.estimators.base import (
 )
 from isoproj.estimators.geometry import Geometry
 from isoproj.numerics.arrays import Rows, is_number
-from isoproj.numerics.spectral import Array, Indices, contraction
+from isoproj.numerics.progress import Step, tell
+from isoproj.numerics.spectral import Array, contraction
 from isoproj.numerics.threads import one_blas_thread
 from isoproj.pairs.moments import DualProblem, pose
 from isoproj.pairs.oracle import PairSearch
@@ -31,10 +33,30 @@ from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairRule, PairSet
 from isoproj.proof.audit import audit
 from isoproj.proof.bounds import lower_bound
-from isoproj.solvers.api import Clock, Status
+from isoproj.solvers.api import Clock, Status, Weights
 
+_Item = TypeVar("_Item")
 # Most pairs for which one weight each is held.
 _LARGEST_DENSE = 20_000_000
+# A cost that falls by less than this share is no progress.
+_PROGRESS = 1e-4
+
+
+@dataclass(slots=True, eq=False)
+class Best(Generic[_Item]):
+    """The item of least cost so far; ``stale`` counts looks since the last progress."""
+
+    item: _Item
+    cost: float = math.inf
+    stale: int = 0
+
+    def see(self, item: _Item, cost: float) -> None:
+        """Keep the item if it costs less than the best so far."""
+        self.stale += 1
+        if cost < self.cost:
+            if cost < self.cost * (1.0 - _PROGRESS):
+                self.stale = 0
+            self.item, self.cost = item, cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -73,14 +95,35 @@ class Task:
         analysis = PCA(k, svd_solver="covariance_eigh" if tall else "full")
         return np.asarray(analysis.fit(coordinates).components_.T)
 
+    def tell(
+        self,
+        number: int,
+        distortion: float,
+        lower: float = 0.0,
+        **more: Any,  # noqa: ANN401 - further fields of a step
+    ) -> None:
+        """Tell whoever listens what a round of the search has found."""
+        step = Step(
+            iteration=number,
+            distortion=distortion,
+            lower_bound=lower,
+            seconds=self.clock.seconds,
+            **more,
+        )
+        tell(step)
+
+    def status(self, otherwise: Status) -> Status:
+        """Return why a search ends: ``TIME_LIMIT`` if the clock is over."""
+        return Status.TIME_LIMIT if self.clock.is_over else otherwise
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Found:
     """The map that a method found, before it is measured.
 
     ``columns`` has shape (n_dims, k) in the span, or (n_features, k) with
-    ``in_span=False``. From dual weights, where there are some, a lower bound is
-    certified. ``extras`` holds further fitted attributes by name.
+    ``in_span=False``. From the dual weights of ``proof``, where there are some, a lower
+    bound is certified. ``extras`` holds further fitted attributes by name.
     """
 
     columns: Array
@@ -88,9 +131,14 @@ class Found:
     in_span: bool = True
     n_iter: int = 1
     status: Status = Status.COMPLETED
-    weighted_pairs: Indices | None = None
-    weights: Array | None = None
+    proof: Weights | None = None
     extras: dict[str, Any] = field(default_factory=dict)
+
+
+def proof_by(problem: DualProblem, weights: Array) -> Weights:
+    """Return the weights that are not zero, and their pairs."""
+    support = np.flatnonzero(weights)
+    return Weights(problem.pairs(support), weights[support])
 
 
 @dataclass(eq=False, repr=False)
@@ -157,7 +205,10 @@ class Baseline(LinearProjection):
             If the data or a parameter is unusable; the message says how to mend it.
         """
         rows = self._validated(X, reset=True)
-        self._check_common(rows.shape[1])
+        if self.n_components is not None:
+            check_count(self.n_components, rows.shape[1])
+        check_positive("time_limit", self.time_limit, integral=False)
+        check_positive("max_iter", getattr(self, "max_iter", None), integral=True)
         self._check_parameters()
         clock = Clock(self.time_limit)
         geometry = Geometry.prepare(rows, PairRule.of(self.pairs))
@@ -189,12 +240,6 @@ class Baseline(LinearProjection):
         """Number of dimensions asked for."""
         return int(self.n_components or 1)
 
-    def _check_common(self, n_features: int) -> None:
-        """Raise if a parameter that all baselines have is unusable."""
-        if self.n_components is not None:
-            check_count(self.n_components, n_features)
-        check_positive("time_limit", self.time_limit, integral=False)
-
     def _keep_span(self, task: Task) -> Found | None:
         """Return the whole span where it fits into the dimensions asked for."""
         k = self.n_components
@@ -214,11 +259,9 @@ class Baseline(LinearProjection):
         self.n_components_ = int(self.components_.shape[0])
         self.n_iter_ = found.n_iter
         self.status_ = found.status
-        if found.weights is not None and found.weighted_pairs is not None:
-            k = self.n_components_ if self.n_components is None else self.n_components
-            self.lower_bound_ = lower_bound(
-                task.points, found.weighted_pairs, found.weights, int(k)
-            )
+        if found.proof is not None:
+            pairs, weights = found.proof.pairs, found.proof.weights
+            self.lower_bound_ = lower_bound(task.points, pairs, weights, self._k)
         for name, value in found.extras.items():
             setattr(self, name, value)
 

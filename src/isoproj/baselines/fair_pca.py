@@ -12,16 +12,16 @@ import math
 from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
+import scipy.linalg
+import scipy.special
 
-from isoproj.baselines.base import Baseline, Found, Task
+from isoproj.baselines.base import Baseline, Best, Found, Task, proof_by
 from isoproj.baselines.fantope import FractionalProjection
-from isoproj.baselines.game import Game, Standing, kept_by, weights_of
-from isoproj.baselines.rounds import Best
-from isoproj.estimators.base import check_positive
 from isoproj.estimators.descriptions import described_by
 from isoproj.numerics.spectral import Array, Indices
+from isoproj.pairs.directions import normalised
 from isoproj.pairs.moments import DualProblem
-from isoproj.solvers.api import Clock
+from isoproj.solvers.api import Clock, Status
 
 # Eigenvalues this close to 0 or 1, and shares this close to the least, count as equal.
 _INTEGRAL = 1e-9
@@ -93,67 +93,48 @@ class FairPCA(Baseline):
     max_iter: int = 500
     tol: float = 1e-3
 
-    def _check_parameters(self) -> None:
-        check_positive("max_iter", self.max_iter, integral=True)
-
     def _search(self, task: Task) -> Found:
         problem = task.dense_problem(type(self).__name__, self._k)
-        game = _Game(problem, rate=self.rate)
-        status = game.play(max_iter=int(self.max_iter), tol=self.tol, clock=task.clock)
-        reduced = reduce_rank(problem, game.average, clock=task.clock)
+        n, d = problem.n_pairs, problem.coordinates.shape[1]
+        total_kept, total_weights, total = np.zeros(n), np.zeros(n), np.zeros((d, d))
+        best, dual = Best(np.empty((d, 0))), Best(np.full(n, 1.0 / n))
+        for n_rounds in range(1, int(self.max_iter) + 1):
+            weights = scipy.special.softmax(-self.rate * total_kept)
+            lower, basis = problem.dual(weights)
+            kept = problem.retained(basis)
+            total += basis @ basis.T
+            total_kept += kept
+            total_weights += weights
+            distortion = 1.0 - float(kept.min())
+            best.see(basis, distortion)
+            # Costs are to fall, so dual values are negated.
+            dual.see(weights, -lower)
+            if n_rounds % _AVERAGE_EVERY == 0:
+                # The average of the weights often proves more than any one of them.
+                average = total_weights / n_rounds
+                dual.see(average, -problem.dual(average)[0])
+            relaxed = 1.0 - float(total_kept.min()) / n_rounds
+            bound = -dual.cost
+            task.tell(n_rounds, distortion, bound, relaxed=relaxed)
+            is_solved = relaxed - bound <= self.tol * bound
+            if is_solved or task.clock.is_over:
+                break
+        status = Status.CONVERGED if is_solved else task.status(Status.MAX_ITER)
+        reduced = reduce_rank(problem, total / n_rounds, clock=task.clock)
         rounded = FractionalProjection.of(reduced)
         basis = rounded.leading(self._k)
-        game.basis.see(basis, 1.0 - float(problem.retained(basis).min()))
+        best.see(basis, 1.0 - float(problem.retained(basis).min()))
         inside = (rounded.values > 1e-6) & (rounded.values < 1.0 - 1e-6)
         return Found(
-            columns=game.basis.item,
-            n_iter=game.n_rounds,
+            columns=best.item,
+            n_iter=n_rounds,
             status=status,
-            **game.proof,
+            proof=proof_by(problem, dual.item),
             extras={
                 "relaxed_": 1.0 - float(problem.retained(rounded.root).min()),
                 "n_fractional_": int(inside.sum()),
             },
         )
-
-
-class _Game(Game):
-    """Multiplicative weights on the pairs against the bases that answer them."""
-
-    def __init__(self, problem: DualProblem, *, rate: float) -> None:
-        super().__init__(problem, rate=rate)
-        n, d = problem.n_pairs, problem.coordinates.shape[1]
-        self.logs, self.total_kept = np.zeros(n), np.zeros(n)
-        self.total = np.zeros((d, d))
-        self.basis = Best(np.empty((d, 0)))
-        self.distortion = 1.0
-
-    @property
-    def average(self) -> Array:
-        """The average of the answers, a matrix of the fantope."""
-        return self.total / self.n_rounds
-
-    def _round(self) -> None:
-        """Answer the weights, and multiply them by what the answer leaves."""
-        weights = weights_of(self.logs)
-        lower, basis = self.problem.dual(weights)
-        kept = self.problem.retained(basis)
-        self.n_rounds += 1
-        self.total += basis @ basis.T
-        self.total_kept += kept
-        self.total_weights += weights
-        self.logs -= self.rate * kept
-        self.distortion = 1.0 - float(kept.min())
-        self.basis.see(basis, self.distortion)
-        self.weights.see(weights, -lower)
-        if self.n_rounds % _AVERAGE_EVERY == 0:
-            # The average of the weights often proves more than any one of them.
-            average = self.total_weights / self.n_rounds
-            self.weights.see(average, -self.problem.dual(average)[0])
-
-    def _look(self) -> Standing:
-        relaxed = 1.0 - float(self.total_kept.min()) / self.n_rounds
-        return Standing(self.distortion, relaxed)
 
 
 def reduce_rank(
@@ -167,94 +148,53 @@ def reduce_rank(
     tight pairs plus one is below ``s (s + 1) / 2``. It is followed until an eigenvalue
     reaches 0 or 1, or another pair becomes tight.
     """
-    if clock.is_over:
-        return relaxed
-    floor = float(kept_by(problem, relaxed).min())
     for _ in range(max_iter):
-        values, vectors = np.linalg.eigh(relaxed)
+        if clock.is_over:
+            break
+        fractional = FractionalProjection.of(relaxed)
+        kept = problem.retained(fractional.root)
+        slack = kept - kept.min()
+        tight = np.flatnonzero(slack <= _INTEGRAL)
+        values = fractional.values
         inside = (values > _INTEGRAL) & (values < 1.0 - _INTEGRAL)
-        frame, shares = vectors[:, inside], values[inside]
-        kept = kept_by(problem, relaxed)
-        tight = np.flatnonzero(kept <= floor + _INTEGRAL)
-        size = shares.size
-        if tight.size + 1 >= size * (size + 1) // 2 or clock.is_over:
+        frame, shares = fractional.vectors[:, inside], values[inside]
+        if tight.size + 1 >= shares.size * (shares.size + 1) // 2:
             break
         move = _free_move(problem, frame, shares, tight)
-        if move is None:
-            break
-        change = frame @ move @ frame.T
-        length = min(
-            _reach(shares, move),
-            _until_tight(kept - floor, _kept_change(problem, frame, move), tight),
-        )
-        if not math.isfinite(length):
-            break
-        relaxed = _tidied(relaxed + length * change)
+        moved = relaxed + _reach(shares, move) * frame @ move @ frame.T
+        lost = kept - problem.retained(FractionalProjection.of(moved).root)
+        lost[tight] = 0.0
+        # The step ends before another pair keeps less than those that are tight.
+        is_short = lost > slack
+        share = (slack[is_short] / lost[is_short]).min(initial=1.0)
+        relaxed = relaxed + share * (moved - relaxed)
     return relaxed
-
-
-def _tidied(matrix: Array) -> Array:
-    """Return the matrix with eigenvalues that reached 0 or 1 exactly there."""
-    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0)
-    values = np.where(values < _INTEGRAL, 0.0, values)
-    values = np.where(values > 1.0 - _INTEGRAL, 1.0, values)
-    return np.asarray((vectors * values) @ vectors.T)
-
-
-def _kept_change(problem: DualProblem, frame: Array, move: Array) -> Array:
-    """Return by how much a move changes the share that every pair keeps."""
-    values, vectors = np.linalg.eigh(move)
-    root = (frame @ vectors) * np.sqrt(np.abs(values))
-    up = problem.retained(root[:, values > 0.0])
-    down = problem.retained(root[:, values < 0.0])
-    return np.asarray(up - down)
 
 
 def _free_move(
     problem: DualProblem, frame: Array, shares: Array, tight: Indices
-) -> Array | None:
+) -> Array:
     """Return a symmetric change that alters neither the trace nor any tight pair."""
     size = shares.size
     rows, columns = np.triu_indices(size)
     # Off-diagonal entries count twice in an inner product of symmetric matrices.
     root = np.where(rows == columns, 1.0, math.sqrt(2.0))
-    pairs = problem.pairs(tight)
-    gaps = problem.coordinates[pairs[:, 0]] - problem.coordinates[pairs[:, 1]]
-    gaps /= np.linalg.norm(gaps, axis=1)[:, None]
-    images = gaps @ frame
-    normals = np.vstack(
-        [(rows == columns).astype(np.float64), images[:, rows] * images[:, columns]]
-    )
-    normals[1:] *= root
-    basis = np.linalg.qr(normals.T)[0]
+    first, second = problem.pairs(tight).T
+    gaps = problem.coordinates[first] - problem.coordinates[second]
+    images = normalised(gaps) @ frame
+    forms = images[:, rows] * images[:, columns] * root
+    normals = np.vstack([rows == columns, forms]).T
     # Pushing apart what is above and below one half drives eigenvalues to 0 and 1.
     wish = np.where(rows == columns, (shares - 0.5)[rows], 0.0)
-    spread = np.random.default_rng(0).normal(size=wish.size)
-    for start in (wish + 1e-6 * spread, spread):
-        free = start.copy()
-        for _ in range(2):
-            free -= basis @ (basis.T @ free)
-        if np.linalg.norm(free) > 1e-7 * np.linalg.norm(start):
-            move = np.zeros((size, size))
-            move[rows, columns] = free / root
-            return np.asarray(move + np.triu(move, 1).T)
-    return None
+    wish += 1e-6 * np.random.default_rng(0).normal(size=wish.size)
+    free = wish - normals @ np.linalg.lstsq(normals, wish, rcond=None)[0]
+    move = np.zeros((size, size))
+    move[rows, columns] = move[columns, rows] = free / root
+    return move
 
 
 def _reach(shares: Array, move: Array) -> float:
     """Return the largest ``t`` for which ``S + t move`` lies between 0 and I."""
-    low = move / np.sqrt(np.outer(shares, shares))
-    high = move / np.sqrt(np.outer(1.0 - shares, 1.0 - shares))
-    fall = -float(np.linalg.eigvalsh(low)[0])
-    rise = float(np.linalg.eigvalsh(high)[-1])
-    steepest = max(fall, rise)
-    return 1.0 / steepest if steepest > 0.0 else math.inf
-
-
-def _until_tight(slack: Array, change: Array, tight: Indices) -> float:
-    """Return the largest step before another pair becomes tight."""
-    falling = change < 0.0
-    falling[tight] = False
-    if not falling.any():
-        return math.inf
-    return float((slack[falling] / -change[falling]).min())
+    fall = -scipy.linalg.eigvalsh(move, np.diag(shares))[0]
+    rise = scipy.linalg.eigvalsh(move, np.diag(1.0 - shares))[-1]
+    return 1.0 / float(max(fall, rise))

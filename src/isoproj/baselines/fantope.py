@@ -15,26 +15,6 @@ import numpy as np
 from isoproj.numerics.spectral import Array, Indices
 
 
-def project_on_fantope(matrix: Array, k: int) -> Array:
-    """Return the matrix of the fantope nearest to a symmetric matrix."""
-    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0)
-    return np.asarray((vectors * _shifted(values, k)) @ vectors.T)
-
-
-def _shifted(values: Array, k: int) -> Array:
-    """Return ``clip(values - shift, 0, 1)`` with sum ``k``."""
-    # The sum is piecewise linear in the shift: find the piece, then its root.
-    knots = np.sort(np.concatenate([values, values - 1.0]))
-    sums = np.array([np.clip(values - knot, 0.0, 1.0).sum() for knot in knots])
-    right = int(np.searchsorted(-sums, -k))
-    if right == 0:
-        return np.asarray(np.clip(values - knots[0], 0.0, 1.0))
-    low, high = knots[right - 1], knots[right]
-    fall = sums[right - 1] - sums[right]
-    part = (sums[right - 1] - k) / fall if fall > 0.0 else 0.0
-    return np.asarray(np.clip(values - (low + part * (high - low)), 0.0, 1.0))
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class FractionalProjection:
     """The eigenvalues ``p_i`` of a fantope matrix, largest first, and eigenvectors."""

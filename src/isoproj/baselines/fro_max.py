@@ -6,17 +6,14 @@ import math
 from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
-import scipy.sparse.linalg
+from scipy.sparse.linalg import LinearOperator, lsqr
 
-from isoproj.baselines.base import Baseline, Found, Task, check_fraction
-from isoproj.baselines.fixed_rank import STEPS_PER_ROUND, FixedRankRounds
-from isoproj.baselines.isometry import clip_to_band, outside_band
-from isoproj.baselines.rounds import Best
-from isoproj.estimators.base import check_positive
+from isoproj.baselines.base import Baseline, Best, Found, Task, check_fraction
+from isoproj.baselines.fixed_rank import STEPS_PER_ROUND, FixedRankSearch
+from isoproj.baselines.isometry import carried, outside_band, union
 from isoproj.estimators.descriptions import described_by
-from isoproj.numerics.spectral import Array, Indices
+from isoproj.numerics.spectral import Array
 from isoproj.pairs.oracle import Extremes
-from isoproj.solvers.api import Status
 
 
 @described_by(Baseline)
@@ -78,14 +75,13 @@ class FroMax(Baseline):
 
     def _check_parameters(self) -> None:
         check_fraction("delta", self.delta)
-        check_positive("max_iter", self.max_iter, integral=True)
 
     def _search(self, task: Task) -> Found:
         factors = _Factors(task, self._k, float(self.delta), self.penalty)
         return factors.search(int(self.max_iter))
 
 
-class _Factors(FixedRankRounds):
+class _Factors(FixedRankSearch):
     """Least ``|F|^2 / 2`` within the band, with two copies of ``F`` as factors.
 
     The copies are updated in turn by ridge regression. The shortest map within the band
@@ -94,16 +90,12 @@ class _Factors(FixedRankRounds):
 
     def __init__(self, task: Task, k: int, delta: float, penalty: float) -> None:
         super().__init__(task, k)
-        self.delta, self.penalty, self.n_steps = delta, penalty, 0
+        self.delta, self.penalty = delta, penalty
         self.left = self.right = self.nearest.item
         self.shortest = Best(self.left)
         self.gap_dual = np.zeros_like(self.left)
-        self._take(self.pairs, np.zeros(self.pairs.shape[0]))
-
-    @property
-    def n_iter(self) -> int:
-        """Alternating steps taken."""
-        return self.n_steps
+        self.values_dual = np.zeros(len(self.pairs))
+        self.directions = self.pool.directions(self.pairs)
 
     @property
     def best(self) -> Best[Array]:
@@ -113,73 +105,64 @@ class _Factors(FixedRankRounds):
     def propose(self) -> Array:
         """Return the mean of both copies after some steps on the working set."""
         for _ in range(STEPS_PER_ROUND):
-            self.step()
-            if self.clock.is_over:
+            self._step()
+            if self.task.clock.is_over:
                 break
         return (self.left + self.right) / 2.0
 
-    def judge(self, factor: Array, ends: Extremes) -> Status | None:
+    def judge(self, factor: Array, ends: Extremes) -> None:
         """Keep the map also if it is the shortest within the band."""
+        super().judge(factor, ends)
         off = max(1.0 - float(ends.low[0]), float(ends.high[0]) - 1.0)
         # Alternating steps approach the band's edge from outside.
         is_within = off <= self.delta * 1.01
-        norm = float((factor**2).sum())
-        self.shortest.see(factor, norm if is_within else math.inf)
-        return super().judge(factor, ends)
+        self.shortest.see(factor, float((factor**2).sum()) if is_within else math.inf)
 
     def respond(self, ends: Extremes) -> None:
         """Take in pairs outside the band; let go of those that no longer pull."""
-        outside, n = outside_band(ends, self.delta), self.pool.points.n_points
         # One violation of 1e-6 is a pull; what decayed below it is not.
-        pulls = np.abs(self.values_dual) > 1e-6
-        held, duals = self.pairs[pulls], self.values_dual[pulls]
-        fresh = ~np.isin(outside @ [n, 1], held @ [n, 1])
-        self._take(
-            np.concatenate([held, outside[fresh]]),
-            np.concatenate([duals, np.zeros(int(fresh.sum()))]),
+        pulling = self.pairs[np.abs(self.values_dual) > 1e-6]
+        pairs = union(pulling, outside_band(ends, self.delta))
+        self.values_dual = carried(
+            self.pool, self.pairs, self.values_dual, pairs, np.zeros(len(pairs))
         )
+        self.pairs, self.directions = pairs, self.pool.directions(pairs)
 
-    def _take(self, pairs: Indices, values_dual: Array) -> None:
-        """Adopt a working set with its multipliers."""
-        self.pairs, self.values_dual = pairs, values_dual
-        self.directions = self.pool.directions(pairs)
-
-    def step(self) -> None:
+    def _step(self) -> None:
         """Update forms, both copies and the multipliers once."""
         forms = self._forms()
-        values = clip_to_band(forms + self.values_dual, self.delta, None)
+        values = np.clip(forms + self.values_dual, 1.0 - self.delta, 1.0 + self.delta)
         target = values - self.values_dual
         self.left = self._ridge(self.right, target, self.right - self.gap_dual)
         self.right = self._ridge(self.left, target, self.left + self.gap_dual)
-        self.values_dual = self.values_dual + self._forms() - values
-        self.gap_dual = self.gap_dual + self.left - self.right
-        self.n_steps += 1
+        self.values_dual += self._forms() - values
+        self.gap_dual += self.left - self.right
+        self.n_iter += 1
 
     def _forms(self) -> Array:
         """Return ``x^T F G^T x`` for the two copies, one per pair."""
-        left, right = self.directions @ self.left, self.directions @ self.right
-        return np.asarray(np.einsum("ij,ij->i", left, right))
+        images = (self.directions @ self.left) * (self.directions @ self.right)
+        return np.asarray(images.sum(axis=1))
 
     def _ridge(self, other: Array, target: Array, near: Array) -> Array:
         """Return one copy given the other; each bears half of the squared norm."""
-        images = self.directions @ other
-        shrunk = near * (self.penalty / (self.penalty + 0.5))
-        ridge = (self.penalty + 0.5) / self.penalty
+        images, ridge = self.directions @ other, 1.0 + 0.5 / self.penalty
+
+        def forms(copy: Array) -> Array:
+            own = self.directions @ copy.reshape(other.shape)
+            return np.asarray((own * images).sum(axis=1))
 
         def spread(pull: Array) -> Array:
-            return np.asarray(self.directions.T @ (pull[:, None] * images))
+            return (self.directions.T @ (pull[:, None] * images)).ravel()
 
-        def system(pull: Array) -> Array:
-            forms = np.einsum("ij,ij->i", self.directions @ spread(pull), images)
-            return np.asarray(forms + ridge * pull)
-
-        m = images.shape[0]
-        held = np.einsum("ij,ij->i", self.directions @ shrunk, images)
-        # An inexact solve is enough: the next step starts from its result.
-        pull, _ = scipy.sparse.linalg.cg(
-            scipy.sparse.linalg.LinearOperator((m, m), matvec=system, dtype=float),
-            target - held,
-            rtol=1e-6,
-            maxiter=20,
-        )
-        return np.asarray(shrunk + spread(pull))
+        # The copy is this one, shrunk for its norm, and a change. An inexact change is
+        # enough: the next step starts from its result.
+        shrunk = near / ridge
+        shape = (len(images), other.size)
+        change = lsqr(
+            LinearOperator(shape, matvec=forms, rmatvec=spread, dtype=float),
+            target - forms(shrunk),
+            damp=math.sqrt(ridge),
+            iter_lim=20,
+        )[0]
+        return np.asarray(shrunk + change.reshape(other.shape))

@@ -10,19 +10,15 @@ matrix ``(x_i . x_j)^2`` of the working set, which is factorised once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
 
-from isoproj.baselines.rounds import union
-from isoproj.numerics.spectral import Array, Indices, top_eigenpairs
+from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.directions import quadratic_values
 from isoproj.pairs.oracle import Extremes, PairSearch
 from isoproj.solvers.api import Clock
 
-# Multiplier step with which alternating directions converge, below the golden ratio.
-LONG_STEP = 1.6
 # Steps between two looks at the residuals.
 _LOOK = 5
 
@@ -40,12 +36,9 @@ def balanced(factor: Array, ends: Extremes) -> tuple[Array, float]:
     return factor * np.sqrt(2.0 / (high + low)), (high - low) / (high + low)
 
 
-def principal_start(
-    pool: PairSearch, k: int, *, n_low: int, n_high: int
-) -> tuple[Array, Extremes]:
-    """Return the principal directions of all pairs, and what they do to the pairs."""
-    basis = top_eigenpairs(pool.uniform_moment(), k)[1]
-    return basis, pool.extremes(basis, n_low=n_low, n_high=n_high)
+def union(first: Indices, second: Indices) -> Indices:
+    """Return the union of two lists of pairs, sorted."""
+    return np.unique(np.concatenate([first, second]), axis=0)
 
 
 def outside_band(ends: Extremes, delta: float) -> Indices:
@@ -71,17 +64,6 @@ def matrix_root(matrix: Array, *, rank: int | None = None) -> Array:
     return np.asarray(vectors[:, :rank] * np.sqrt(np.maximum(values[:rank], 0.0)))
 
 
-def clip_to_band(values: Array, delta: float, signs: Array | None) -> Array:
-    """Return the nearest forms within the band around 1, shape (m,).
-
-    A sign of +1 bounds a form from above only, -1 from below only; None bounds all
-    forms on both sides.
-    """
-    if signs is None:
-        return np.asarray(1.0 + np.clip(values - 1.0, -delta, delta))
-    return np.asarray(1.0 + signs * np.minimum(delta, signs * (values - 1.0)))
-
-
 class Fit:
     """Least squares for the matrix that fits forms and stays near another matrix."""
 
@@ -103,7 +85,6 @@ class Fit:
         return np.asarray(base + (self.directions.T * pull) @ self.directions)
 
 
-@dataclass(slots=True, eq=False)
 class Splitting:
     """The iterate of alternating directions on one working set of pairs.
 
@@ -112,43 +93,23 @@ class Splitting:
     ``q = A(L)``, one entry per pair.
     """
 
-    pairs: Indices
-    fit: Fit
-    simple: Array
-    fitted: Array
-    matrix_dual: Array
-    values: Array
-    values_dual: Array
-    n_iter: int = 0
+    def __init__(self, pool: PairSearch, pairs: Indices, matrix: Array) -> None:
+        self.pool, self.pairs, self.n_iter = pool, pairs, 0
+        self.simple = self.fitted = matrix
+        self.matrix_dual = np.zeros_like(matrix)
+        self.fit = Fit(pool.directions(pairs))
+        self.values = self.fit.forms(matrix)
+        self.values_dual = np.zeros_like(self.values)
 
-    @staticmethod
-    def start(pool: PairSearch, pairs: Indices, matrix: Array) -> Splitting:
-        """Return the splitting that starts from a matrix, with multipliers of zero."""
-        fit = Fit(pool.directions(pairs))
-        values = fit.forms(matrix)
-        zeros = np.zeros_like(matrix), np.zeros_like(values)
-        return Splitting(pairs, fit, matrix, matrix, zeros[0], values, zeros[1])
-
-    def on(self, pool: PairSearch, pairs: Indices) -> Splitting:
-        """Return the splitting on other pairs; new pairs get a multiplier of zero."""
-        if np.array_equal(pairs, self.pairs):
-            return self
-        n = pool.points.n_points
-        old, new = (codes[:, 0] * n + codes[:, 1] for codes in (self.pairs, pairs))
-        order = np.argsort(old)
-        at = np.minimum(np.searchsorted(old, new, sorter=order), old.size - 1)
-        known = old[order[at]] == new
-        fit = Fit(pool.directions(pairs))
-        return Splitting(
-            pairs,
-            fit,
-            self.simple,
-            self.fitted,
-            self.matrix_dual,
-            np.where(known, self.values[order[at]], fit.forms(self.fitted)),
-            np.where(known, self.values_dual[order[at]], 0.0),
-            self.n_iter,
+    def take(self, pairs: Indices) -> None:
+        """Work on other pairs; new pairs get a multiplier of zero."""
+        self.fit = Fit(self.pool.directions(pairs))
+        forms, zeros = self.fit.forms(self.fitted), np.zeros(len(pairs))
+        self.values = carried(self.pool, self.pairs, self.values, pairs, forms)
+        self.values_dual = carried(
+            self.pool, self.pairs, self.values_dual, pairs, zeros
         )
+        self.pairs = pairs
 
     def alternate(
         self,
@@ -159,11 +120,11 @@ class Splitting:
         tol: float,
         clock: Clock,
         step: float,
-    ) -> bool:
+    ) -> None:
         """Take steps until both relative residuals are below ``tol``.
 
         The two callables are the proximal maps of what is asked of the matrix and of
-        the forms. Returns whether ``tol`` was reached.
+        the forms.
         """
         for iteration in range(1, max_iter + 1):
             self.simple = matrix_prox(self.fitted - self.matrix_dual)
@@ -175,16 +136,23 @@ class Splitting:
             self.matrix_dual = self.matrix_dual - step * (self.fitted - self.simple)
             self.values_dual = self.values_dual - step * (self.values - forms)
             self.n_iter += 1
-            is_due = iteration % _LOOK == 0 or iteration == max_iter
-            if is_due and self._residual(forms) < tol:
-                return True
             if clock.is_over:
-                return False
-        return False
+                return
+            if iteration % _LOOK == 0:
+                apart = _apart(self.simple, self.fitted), _apart(self.values, forms)
+                if max(apart) < tol:
+                    return
 
-    def _residual(self, forms: Array) -> float:
-        """Return the larger relative residual of ``P = L`` and ``q = A(L)``."""
-        return max(_apart(self.simple, self.fitted), _apart(self.values, forms))
+
+def carried(
+    pool: PairSearch, known: Indices, values: Array, pairs: Indices, fresh: Array
+) -> Array:
+    """Return a value for each pair: that of the same known pair, else the fresh one."""
+    codes = pool.encode(known), pool.encode(pairs)
+    _, old, new = np.intersect1d(*codes, return_indices=True)
+    found = fresh.copy()
+    found[new] = values[old]
+    return found
 
 
 def _apart(first: Array, second: Array) -> float:

@@ -7,10 +7,8 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 
 from isoproj.baselines.base import Baseline, Found, Task
-from isoproj.baselines.fixed_rank import STEPS_PER_ROUND, FixedRankRounds
-from isoproj.baselines.isometry import Splitting, matrix_root, outside_band
-from isoproj.baselines.rounds import union
-from isoproj.estimators.base import check_positive
+from isoproj.baselines.fixed_rank import STEPS_PER_ROUND, FixedRankSearch
+from isoproj.baselines.isometry import Splitting, matrix_root, outside_band, union
 from isoproj.estimators.descriptions import described_by
 from isoproj.numerics.spectral import Array
 from isoproj.pairs.oracle import Extremes
@@ -75,26 +73,18 @@ class NILEPro(Baseline):
     penalty: float = 0.2
     max_iter: int = 500
 
-    def _check_parameters(self) -> None:
-        check_positive("max_iter", self.max_iter, integral=True)
-
     def _search(self, task: Task) -> Found:
         return _FixedRank(task, self._k, self.penalty).search(int(self.max_iter))
 
 
-class _FixedRank(FixedRankRounds):
+class _FixedRank(FixedRankSearch):
     """Least ``max |x^T P x - 1|`` over ``P`` of rank k, by alternating directions."""
 
     def __init__(self, task: Task, k: int, penalty: float) -> None:
         super().__init__(task, k)
         self.k, self.penalty = k, penalty
         start = self.best.item @ self.best.item.T
-        self.splitting = Splitting.start(self.pool, self.pairs, start)
-
-    @property
-    def n_iter(self) -> int:
-        """Alternating steps taken."""
-        return self.splitting.n_iter
+        self.splitting = Splitting(self.pool, self.pairs, start)
 
     def propose(self) -> Array:
         """Return the root of the matrix after some steps on the working set."""
@@ -103,9 +93,10 @@ class _FixedRank(FixedRankRounds):
             lambda values: largest_deviation_prox(values, 1.0 / self.penalty),
             max_iter=STEPS_PER_ROUND,
             tol=1e-6,
-            clock=self.clock,
+            clock=self.task.clock,
             step=1.0,
         )
+        self.n_iter = self.splitting.n_iter
         return matrix_root(self.splitting.simple, rank=self.k)
 
     def respond(self, ends: Extremes) -> None:
@@ -115,7 +106,7 @@ class _FixedRank(FixedRankRounds):
         pull = np.abs(self.splitting.values_dual)
         pulling = np.argsort(-pull)[:_LARGEST_WORKING]
         self.pairs = union(self.pairs[pulling], outside_band(ends, band))
-        self.splitting = self.splitting.on(self.pool, self.pairs)
+        self.splitting.take(self.pairs)
 
 
 def rank_limit(matrix: Array, k: int) -> Array:

@@ -13,29 +13,28 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from isoproj.baselines.base import Baseline, Found, Task, check_fraction
 from isoproj.baselines.isometry import (
-    LONG_STEP,
     Splitting,
     balanced,
-    clip_to_band,
     matrix_root,
     outside_band,
+    union,
 )
-from isoproj.baselines.rounds import Rounds, union
-from isoproj.estimators.base import check_positive
 from isoproj.estimators.descriptions import described_by
 from isoproj.numerics.spectral import Array, Indices
-from isoproj.pairs.oracle import Extremes, PairSearch
+from isoproj.pairs.oracle import PairSearch
+from isoproj.pairs.rule import PairRule, label_codes
 from isoproj.solvers.api import Clock, Status
 
 # The band is narrowed by this share while solving, so that all pairs end inside it.
 _MARGIN = 2e-3
-# Pairs drawn for the first working set, and the most working sets.
-_N_START = 500
-_MAX_ROUNDS = 50
+# Multiplier step with which alternating directions converge, below the golden ratio.
+_LONG_STEP = 1.6
+# Pairs drawn for the first working set, pairs at either end that a look at all pairs
+# returns, and the most working sets.
+_N_START, _N_ENDS, _MAX_ROUNDS = 500, 500, 50
 
 
 @described_by(Baseline)
@@ -112,7 +111,6 @@ class NuMax(Baseline):
 
     def _check_parameters(self) -> None:
         check_fraction("delta", self.delta)
-        check_positive("max_iter", self.max_iter, integral=True)
 
     def _search(self, task: Task) -> Found:
         pool = task.pool(self._labels(task))
@@ -122,34 +120,62 @@ class NuMax(Baseline):
 
         if self.n_components is None:
             return solve(float(self.delta))
-        return _cut(task, _least_delta(solve, self._k, task.clock), self._k)
+        found = _least_delta(solve, self._k, task.clock)
+        return (
+            found if found.columns.shape[1] <= self._k else _cut(task, found, self._k)
+        )
 
     def _solve(self, task: Task, pool: PairSearch, delta: float) -> Found:
-        """Return the map of least trace that keeps every pair within ``delta``."""
+        """Return the map of least trace that keeps every pair within ``delta``.
+
+        Pairs outside the working set that leave the band join, pairs well inside leave,
+        until the band holds for all pairs.
+        """
         rng = np.random.default_rng(task.generator.randint(2**31))
-        bands = _Bands(
-            pool,
-            delta,
-            pairs=pool.decode(pool.sample(_N_START, rng)),
-            max_iter=int(self.max_iter),
-            tol=self.tol,
-            clock=task.clock,
-        )
-        status = bands.run(
-            pool,
-            max_rounds=_MAX_ROUNDS,
-            clock=task.clock,
-            exhausted=Status.MAX_ITER,
-        )
+        pairs = pool.decode(pool.sample(_N_START, rng))
+        splitting, tol = Splitting(pool, pairs, np.eye(pool.n_dims)), self.tol
+        for number in range(_MAX_ROUNDS):
+            factor = self._least_trace(splitting, delta, tol, task.clock)
+            ends = pool.extremes(factor, n_low=_N_ENDS, n_high=_N_ENDS)
+            distortion = 1.0 - float(ends.low[0]) if ends.low.size else 0.0
+            task.tell(number, distortion, n_working=len(splitting.pairs))
+            outside = outside_band(ends, delta)
+            if not len(outside) or task.clock.is_over:
+                break
+            if len(union(splitting.pairs, outside)) == len(splitting.pairs):
+                # All of them are known: what is missing is accuracy.
+                tol = max(tol / 4.0, 1e-9)
+            tight = splitting.pairs[_are_tight(splitting, delta)]
+            splitting.take(union(tight, outside))
+        is_within = not len(outside)
         return Found(
-            columns=bands.factor,
+            columns=factor,
             is_orthonormal=False,
-            n_iter=bands.splitting.n_iter,
-            status=status,
-            extras={"delta_": delta, "n_working_": bands.pairs.shape[0]},
+            n_iter=splitting.n_iter,
+            status=Status.CONVERGED if is_within else task.status(Status.MAX_ITER),
+            extras={"delta_": delta, "n_working_": len(splitting.pairs)},
         )
 
-    def _labels(self, task: Task) -> NDArray[np.intp] | None:
+    def _least_trace(
+        self, splitting: Splitting, delta: float, tol: float, clock: Clock
+    ) -> Array:
+        """Return the root of the matrix of least trace on the working set."""
+        delta = delta * (1.0 - _MARGIN)
+        low, high = np.full((2, len(splitting.pairs)), [[1.0 - delta], [1.0 + delta]])
+        if splitting.pool.labels is not None:
+            is_same = np.equal(*splitting.pool.labels[splitting.pairs].T)
+            low[is_same], high[~is_same] = -np.inf, np.inf
+        splitting.alternate(
+            lambda matrix: soft_threshold(matrix, 1.0),
+            lambda values: np.clip(values, low, high),
+            max_iter=int(self.max_iter),
+            tol=tol,
+            clock=clock,
+            step=_LONG_STEP,
+        )
+        return matrix_root(splitting.simple)
+
+    def _labels(self, task: Task) -> Indices | None:
         """Return class numbers of all points, or None without labels."""
         if not self.labelled:
             return None
@@ -159,79 +185,19 @@ class NuMax(Baseline):
                 "Pass y, or labelled=False."
             )
             raise ValueError(msg)
-        labels = column_or_1d(task.labels)
-        check_consistent_length(task.rows, labels)
-        codes: NDArray[np.intp] = np.unique(labels, return_inverse=True)[1]
+        rule = PairRule("labels", labels=task.labels)
+        codes = label_codes(rule, int(task.rows.shape[0]))
         if task.points.n_points > codes.size:
             # The origin, the partner of every row taken as a direction.
             codes = np.append(codes, -1)
         return codes
 
 
-class _Bands(Rounds):
-    """Least trace with every form in a band, by alternating directions.
-
-    Pairs outside the working set that leave the band join, pairs well inside leave,
-    until the band holds for all pairs.
-    """
-
-    n_low = n_high = 500
-
-    def __init__(
-        self,
-        pool: PairSearch,
-        delta: float,
-        *,
-        pairs: Indices,
-        max_iter: int,
-        tol: float,
-        clock: Clock,
-    ) -> None:
-        self.pool, self.delta = pool, delta
-        self.max_iter, self.tol, self.clock = max_iter, tol, clock
-        self.splitting = Splitting.start(pool, pairs, np.eye(pool.n_dims))
-        self.pairs = pairs
-
-    def propose(self) -> Array:
-        """Return the root of the matrix of least trace on the working set."""
-        inner, signs = self.delta * (1.0 - _MARGIN), self._signs()
-        self.splitting.alternate(
-            lambda matrix: soft_threshold(matrix, 1.0),
-            lambda values: clip_to_band(values, inner, signs),
-            max_iter=self.max_iter,
-            tol=self.tol,
-            clock=self.clock,
-            step=LONG_STEP,
-        )
-        self.factor = matrix_root(self.splitting.simple)
-        return self.factor
-
-    def judge(self, factor: Array, ends: Extremes) -> Status | None:  # noqa: ARG002
-        """Return ``CONVERGED`` when the band holds for all pairs."""
-        self.distortion = 1.0 - float(ends.low[0]) if ends.low.size else 0.0
-        self.outside = outside_band(ends, self.delta)
-        return None if self.outside.shape[0] else Status.CONVERGED
-
-    def respond(self, ends: Extremes) -> None:  # noqa: ARG002
-        """Take in the pairs outside the band and drop those well inside."""
-        if union(self.pairs, self.outside).shape[0] == self.pairs.shape[0]:
-            # All of them are known: what is missing is accuracy.
-            self.tol = max(self.tol / 4.0, 1e-9)
-        self.pairs = union(self.pairs[self._is_tight()], self.outside)
-        self.splitting = self.splitting.on(self.pool, self.pairs)
-
-    def _signs(self) -> Array | None:
-        """Return on which side each pair is bounded: +1 above, -1 below."""
-        if self.pool.labels is None:
-            return None
-        same = np.equal(*self.pool.labels[self.pairs].T)
-        return np.where(same, 1.0, -1.0)
-
-    def _is_tight(self) -> NDArray[np.bool_]:
-        """Return which pairs are near the band's edge or have a multiplier."""
-        off = np.abs(self.splitting.values - 1.0)
-        near = np.abs(off - self.delta) < self.delta / 100.0
-        return np.asarray(near | (np.abs(self.splitting.values_dual) > 1e-9))
+def _are_tight(splitting: Splitting, delta: float) -> NDArray[np.bool_]:
+    """Return which pairs are near the band's edge or have a multiplier."""
+    off = np.abs(splitting.values - 1.0)
+    near = np.abs(off - delta) < delta / 100.0
+    return np.asarray(near | (np.abs(splitting.values_dual) > 1e-9))
 
 
 def soft_threshold(matrix: Array, amount: float) -> Array:
@@ -244,14 +210,13 @@ def soft_threshold(matrix: Array, amount: float) -> Array:
 def _least_delta(solve: Callable[[float], Found], k: int, clock: Clock) -> Found:
     """Return the map of the least tolerance, to about 1 %, that ``k`` columns reach.
 
-    Where no tolerance is reached, the map has more than ``k`` columns and its
-    ``delta_`` is NaN.
+    Where no tolerance is reached, the map has more than ``k`` columns.
     """
     # Where only the lower edge of the band binds, another delta rescales the same map.
     low, high = 0.0, 0.9
     best = solve(high)
     if best.columns.shape[1] > k:
-        return replace(best, extras=best.extras | {"delta_": math.nan})
+        return best
     while high - low > 0.01 * high and not clock.is_over:
         middle = (low + high) / 2.0
         found = solve(middle)
@@ -263,13 +228,11 @@ def _least_delta(solve: Callable[[float], Found], k: int, clock: Clock) -> Found
 
 
 def _cut(task: Task, found: Found, k: int) -> Found:
-    """Return the map as it is, or its leading columns where it has too many."""
-    rank = found.columns.shape[1]
-    if rank <= k:
-        return found
-    columns = found.columns[:, :k]
-    ends = task.pool().extremes(columns, n_low=1, n_high=1)
-    found = replace(found, columns=balanced(columns, ends)[0])
+    """Return the leading columns of a map that has too many."""
+    rank, columns = found.columns.shape[1], found.columns[:, :k]
+    columns, _ = balanced(columns, task.pool().extremes(columns, n_low=1, n_high=1))
+    extras = found.extras | {"delta_": math.nan}
+    found = replace(found, columns=columns, extras=extras)
     if found.status is Status.TIME_LIMIT:
         return found
     msg = (

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
-import scipy.linalg
 from sklearn.random_projection import (
     GaussianRandomProjection,
     SparseRandomProjection,
@@ -14,7 +13,8 @@ from sklearn.random_projection import (
 from isoproj.baselines.base import Baseline, Found, Task, check_choice
 from isoproj.baselines.isometry import balanced
 from isoproj.estimators.descriptions import described_by
-from isoproj.numerics.spectral import Array
+from isoproj.numerics.arrays import as_dense
+from isoproj.numerics.spectral import Array, orthonormal
 
 
 @described_by(Baseline)
@@ -85,17 +85,11 @@ class RandomProjection(Baseline):
 
     def _draw(self, n_features: int, generator: np.random.RandomState) -> Array:
         """Return a random map as columns of shape (n_features, k)."""
-        k = self._k
         if self.kind == "orthonormal":
-            q, r = scipy.linalg.qr(
-                generator.normal(size=(n_features, k)), mode="economic"
-            )
             # The signs make the subspace's basis uniform too, not only the subspace.
-            return np.asarray(q * np.where(np.diag(r) < 0.0, -1.0, 1.0))
+            return orthonormal(generator.normal(size=(n_features, self._k)))
         gaussian = self.kind == "gaussian"
         draw = GaussianRandomProjection if gaussian else SparseRandomProjection
-        fitted = draw(n_components=k, random_state=generator).fit(
-            np.zeros((1, n_features))
-        )
-        rows = fitted.components_ if gaussian else fitted.components_.toarray()
+        model = draw(n_components=self._k, random_state=generator)
+        rows = as_dense(model.fit(np.zeros((1, n_features))).components_)
         return np.asarray(rows, dtype=np.float64).T

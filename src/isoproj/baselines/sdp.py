@@ -10,36 +10,36 @@ be measured.
 
 from __future__ import annotations
 
-import functools
-import importlib
 import math
-from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
-from numpy.typing import NDArray
 
-from isoproj.baselines.base import Baseline, Found, Task, check_choice
-from isoproj.baselines.fantope import FractionalProjection, project_on_fantope
-from isoproj.baselines.isometry import matrix_root, principal_start
-from isoproj.baselines.rounds import Best, Rounds, union
+from isoproj.baselines.base import Baseline, Best, Found, Task, check_choice
+from isoproj.baselines.fantope import FractionalProjection
+from isoproj.baselines.isometry import union
 from isoproj.estimators.base import check_positive
 from isoproj.estimators.descriptions import described_by
-from isoproj.numerics.progress import Step, tell
-from isoproj.numerics.spectral import Array, Indices, top_eigenpairs
-from isoproj.pairs.oracle import Extremes, PairSearch
-from isoproj.solvers.api import Clock, Status
-from isoproj.solvers.fantope import Relaxation, solve_relaxation
+from isoproj.numerics.extras import needed
+from isoproj.numerics.spectral import (
+    Array,
+    Indices,
+    top_eigenpairs,
+    top_eigenvalue_sum,
+)
+from isoproj.pairs.oracle import PairSearch
+from isoproj.solvers.api import Status, Weights
+from isoproj.solvers.fantope import Relaxation, nearest_in_fantope, solve_relaxation
 
 _ROUNDINGS = ("deterministic", "randomized", "binned", "bicriteria")
 _SOLVERS = ("relaxation", "scs", "clarabel")
 # A relaxed distortion below this counts as zero.
 _NOTHING = 1e-8
-# Most working sets of a conic solve.
-_MAX_ROUNDS = 40
+# Most working sets of a conic solve, and pairs that may join at once.
+_MAX_ROUNDS, _N_LOW = 40, 400
 
 
 @described_by(Baseline)
@@ -131,29 +131,23 @@ default="deterministic"
             raise ValueError(msg)
 
     def _search(self, task: Task) -> Found:
-        relaxed = self._relaxed(task)
         pool = task.pool()
-        fractional = FractionalProjection.of(relaxed.matrix)
-        ends = pool.extremes(matrix_root(relaxed.matrix), n_low=1)
+        if self.solver == "relaxation":
+            relaxed = _solve_ours(task, pool, self._k, self.tol)
+        else:
+            relaxed = solve_conic(task, pool, self._k, self.solver, self.tol)
+        fractional = FractionalProjection.of(relaxed.factor @ relaxed.factor.T)
+        ends = pool.extremes(relaxed.factor, n_low=1)
         columns, is_whole = self._rounded(fractional, pool, task)
         return Found(
             columns=columns,
             n_iter=relaxed.n_iter,
             status=relaxed.status if is_whole else Status.TIME_LIMIT,
-            weighted_pairs=relaxed.pairs,
-            weights=relaxed.weights,
+            proof=relaxed.proof,
             extras={
                 "relaxed_": 1.0 - float(ends.low[0]),
                 "rounding_factor_": fractional.deterministic_factor(self._k),
             },
-        )
-
-    def _relaxed(self, task: Task) -> _Relaxed:
-        """Return the relaxation's optimum by the solver asked for."""
-        if self.solver == "relaxation":
-            return _solve_ours(task, self._k, self.tol)
-        return solve_conic(
-            task.pool(), self._k, self.solver, tol=self.tol, clock=task.clock
         )
 
     def _rounded(
@@ -176,222 +170,127 @@ default="deterministic"
         return best.item, True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Relaxed:
-    """A matrix of the fantope and dual weights on some pairs, as a solver found them.
+class _Relaxed(NamedTuple):
+    """The relaxation's ``P = F F^T`` and dual weights on some pairs, as found.
 
     ``n_iter`` counts the solver's own iterations, all working sets together.
     """
 
-    matrix: Array
-    pairs: Indices
-    weights: Array
+    factor: Array
+    proof: Weights
     status: Status
     n_iter: int
 
 
-def _solve_ours(task: Task, k: int, tol: float) -> _Relaxed:
+def _solve_ours(task: Task, pool: PairSearch, k: int, tol: float) -> _Relaxed:
     """Solve the relaxation with our own solver."""
-    search, clock = PairSearch(task.points, task.pairs), task.clock
 
-    def told(iteration: int, best: Relaxation) -> None:
-        step = Step(
-            iteration=iteration,
-            distortion=best.relaxed,
-            lower_bound=best.lower,
-            seconds=clock.seconds,
-            relaxed=best.relaxed,
-            phase="relaxation",
-        )
-        tell(step)
+    def told(number: int, best: Relaxation) -> None:
+        phase = "relaxation"
+        task.tell(number, best.relaxed, best.lower, relaxed=best.relaxed, phase=phase)
 
-    found, n_iter = solve_relaxation(search, k, tol=tol, clock=clock, told=told)
+    found, n_iter = solve_relaxation(pool, k, tol=tol, clock=task.clock, told=told)
     gap = found.relaxed - found.lower
-    if gap <= tol * found.lower * (1 + 1e-9) or found.relaxed <= _NOTHING:
-        status = Status.CONVERGED
-    else:
-        status = Status.TIME_LIMIT if clock.is_over else Status.SETTLED
-    return _Relaxed(
-        matrix=found.factor @ found.factor.T,
-        pairs=search.decode(found.codes),
-        weights=found.weights,
-        status=status,
-        n_iter=n_iter,
-    )
+    is_solved = gap <= tol * found.lower * (1 + 1e-9) or found.relaxed <= _NOTHING
+    status = Status.CONVERGED if is_solved else task.status(Status.SETTLED)
+    proof = Weights(pool.decode(found.codes), found.weights)
+    return _Relaxed(found.factor, proof, status, n_iter)
 
 
 def solve_conic(
-    pool: PairSearch,
-    k: int,
-    backend: str,
-    *,
-    tol: float = 1e-4,
-    clock: Clock,
+    task: Task, pool: PairSearch, k: int, backend: str, tol: float
 ) -> _Relaxed:
-    """Solve the relaxation with SCS or Clarabel, to a relative gap of ``tol``."""
-    library = _library(backend)
+    """Solve the relaxation with SCS or Clarabel, to a relative gap of ``tol``.
+
+    The working set grows by the pairs that the solution of the one before violates.
+    """
+    library = needed(backend, extra="sdp", purpose=f"solver={backend!r}")
     run = run_scs if backend == "scs" else run_clarabel
-    conic = _Conic(pool, k, tol, clock, functools.partial(run, library))
-    status = Status.TIME_LIMIT
-    if not clock.is_over:
-        status = conic.run(
-            pool,
-            max_rounds=_MAX_ROUNDS,
-            clock=clock,
-            exhausted=Status.MAX_ITER,
-        )
-    pairs, weights = conic.bound.item
-    return _Relaxed(
-        matrix=conic.point.item,
-        pairs=pairs,
-        weights=weights,
-        status=status,
-        n_iter=conic.n_iter,
-    )
-
-
-# From a programme, an accuracy and the seconds left to solution, weights, iterations.
-_ConicSolve = Callable[
-    ["ConicProgramme", float, float | None], tuple[Array, Array, int]
-]
-
-
-class _Conic(Rounds):
-    """The relaxation on a growing working set, each solved by a conic solver."""
-
-    n_low, n_high = 400, 0
-
-    def __init__(
-        self, pool: PairSearch, k: int, tol: float, clock: Clock, solve: _ConicSolve
-    ) -> None:
-        self.pool, self.k, self.tol, self.clock = pool, k, tol, clock
-        self.solve, self.accuracy, self.n_iter = solve, 0.1 * tol, 0
-        n_low = max(self.n_low, 4 * pool.n_dims)
-        basis, ends = principal_start(pool, k, n_low=n_low, n_high=0)
-        self.pairs = ends.low_pairs
-        self.point = Best(basis @ basis.T, 1.0 - float(ends.low[0]))
-        self.bound = Best((self.pairs, np.ones(self.pairs.shape[0])), 0.0)
-
-    def propose(self) -> Array:
-        """Return a root of the matrix that solves the working set."""
-        directions = self.pool.directions(self.pairs)
-        programme = conic_programme(directions, self.k)
-        solution, self.weights, steps = self.solve(
-            programme, self.accuracy, self.clock.left
-        )
-        self.n_iter += steps
-        moment = (directions.T * self.weights) @ directions
-        self.kept = float(top_eigenpairs(moment, self.k)[0].sum())
-        self.matrix = programme.unpack(solution, self.k)
-        return matrix_root(self.matrix)
-
-    def judge(self, factor: Array, ends: Extremes) -> Status | None:  # noqa: ARG002
-        """Keep the better matrix and weights; stop when their gap is closed."""
-        self.point.see(self.matrix, 1.0 - float(ends.low[0]))
-        self.bound.see((self.pairs, self.weights), self.kept - 1.0)
-        self.distortion = self.relaxed = self.point.cost
-        self.lower = -self.bound.cost
-        return Status.CONVERGED if self._gap() <= self.tol else None
-
-    def respond(self, ends: Extremes) -> None:
-        """Take in the pairs that the matrix violates."""
-        violated = ends.low_pairs[ends.low < 1.0 - self.lower - self.tol / 10.0]
-        grown = union(self.pairs, violated)
-        if grown.shape[0] == self.pairs.shape[0]:
+    basis = top_eigenpairs(pool.uniform_moment(), k)[1]
+    ends = pool.extremes(basis, n_low=max(_N_LOW, 4 * pool.n_dims))
+    pairs, accuracy, n_iter = ends.low_pairs, 0.1 * tol, 0
+    point = Best(basis, 1.0 - float(ends.low[0]))
+    bound = Best(Weights(pairs, np.ones(len(pairs))), 0.0)
+    status = Status.MAX_ITER
+    for number in range(_MAX_ROUNDS):
+        if task.clock.is_over:
+            status = Status.TIME_LIMIT
+            break
+        directions = pool.directions(pairs)
+        factor, weights, steps = run(library, directions, k, accuracy, task.clock.left)
+        n_iter += steps
+        ends = pool.extremes(factor, n_low=_N_LOW)
+        point.see(factor, 1.0 - float(ends.low[0]))
+        kept = top_eigenvalue_sum((directions.T * weights) @ directions, k)
+        bound.see(Weights(pairs, weights), kept - 1.0)
+        relaxed, lower = point.cost, -bound.cost
+        task.tell(number, relaxed, lower, relaxed=relaxed, n_working=len(pairs))
+        if relaxed - lower <= tol * lower or relaxed <= _NOTHING:
+            status = Status.CONVERGED
+            break
+        violated = ends.low_pairs[ends.low < 1.0 - lower - tol / 10.0]
+        grown = union(pairs, violated)
+        if len(grown) == len(pairs):
             # Nothing is missing: the solver was not accurate enough.
-            self.accuracy /= 10.0
-        self.pairs = grown
-
-    def _gap(self) -> float:
-        """Return the relative gap of both sides; 0 when nothing is lost."""
-        if self.relaxed <= _NOTHING:
-            return 0.0
-        return self.relaxed / self.lower - 1.0 if self.lower > 0.0 else math.inf
+            accuracy /= 10.0
+        pairs = grown
+    return _Relaxed(point.item, bound.item, status, n_iter)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ConicProgramme:
-    """``min c^T x`` subject to ``b - A x`` in a product of cones, in SCS's form.
+    """``min c^T x`` subject to ``b - A x`` in a product of cones.
 
     ``matrix`` is ``A``, ``bound`` is ``b``, ``cost`` is ``c``. The unknowns are the
-    scaled lower triangle of ``P``, and ``t``. The rows are one equality, ``n_pairs``
-    inequalities and two semidefinite cones of order ``n_dims``.
+    scaled entries of ``P`` in a triangle, in its order, and ``t``. The rows are one
+    equality, ``n_pairs`` inequalities and two semidefinite cones of order ``n_dims``.
     """
 
-    matrix: Any
-    bound: Array
-    cost: Array
-    n_pairs: int
-    n_dims: int
+    def __init__(
+        self, directions: Array, k: int, triangle: tuple[Indices, Indices]
+    ) -> None:
+        self.n_pairs, self.n_dims = directions.shape
+        self.k, self.triangle = k, triangle
+        rows, columns = triangle
+        self._scale = np.where(rows == columns, 1.0, math.sqrt(2.0))
+        trace = np.where(rows == columns, 1.0, 0.0)
+        forms = directions[:, rows] * directions[:, columns] * self._scale
+        identity = scipy.sparse.eye_array(rows.size)
+        blocks: Any = [
+            [scipy.sparse.csc_array(trace[None, :]), None],
+            [scipy.sparse.csc_array(-forms), np.ones((self.n_pairs, 1))],
+            [-identity, None],
+            [identity, None],
+        ]
+        self.matrix = scipy.sparse.csc_matrix(scipy.sparse.block_array(blocks))
+        zeros = np.zeros(self.n_pairs + rows.size)
+        self.bound = np.concatenate([[k], zeros, trace])
+        self.cost = np.append(np.zeros(rows.size), -1.0)
 
-    def unpack(self, solution: Array, k: int) -> Array:
-        """Return the nearest matrix of the fantope to a solution vector."""
+    def nearest(self, solution: Array, duals: Array) -> tuple[Array, Array]:
+        """Return the root of the nearest matrix of the fantope, and nearest weights."""
+        entries = np.nan_to_num(solution[:-1]) / self._scale
         matrix = np.zeros((self.n_dims, self.n_dims))
-        rows, columns, scale = _triangle(self.n_dims)
-        matrix[rows, columns] = solution[:-1] / scale
-        matrix[columns, rows] = matrix[rows, columns]
-        return project_on_fantope(matrix, k)
-
-
-def _triangle(n_dims: int) -> tuple[Indices, Indices, Array]:
-    """Return the lower triangle column by column, and SCS's scale of its entries."""
-    columns, rows = np.triu_indices(n_dims)
-    return rows, columns, np.where(rows == columns, 1.0, math.sqrt(2.0))
-
-
-def conic_programme(directions: Array, k: int) -> ConicProgramme:
-    """Return the relaxation over unit directions, one a row."""
-    m, d = directions.shape
-    rows, columns, scale = _triangle(d)
-    size = rows.size
-    on_diagonal = (rows == columns).astype(np.float64)
-    forms = directions[:, rows] * directions[:, columns] * scale
-    identity = scipy.sparse.eye_array(size)
-    empty = scipy.sparse.csc_array((size, 1))
-    blocks: Any = [
-        [scipy.sparse.csc_array(on_diagonal[None, :]), scipy.sparse.csc_array((1, 1))],
-        [scipy.sparse.csc_array(-forms), np.ones((m, 1))],
-        [-identity, empty],
-        [identity, empty],
-    ]
-    return ConicProgramme(
-        matrix=scipy.sparse.csc_matrix(scipy.sparse.block_array(blocks, format="csc")),
-        bound=np.concatenate([[k], np.zeros(m), np.zeros(size), on_diagonal]),
-        cost=np.concatenate([np.zeros(size), [-1.0]]),
-        n_pairs=m,
-        n_dims=d,
-    )
-
-
-def _library(backend: str) -> ModuleType:
-    """Return the conic solver's module; raise if it is not installed."""
-    try:
-        return importlib.import_module(backend)
-    except ImportError:
-        msg = (
-            f"solver={backend!r} needs the package {backend}, which is not installed. "
-            "Run: pip install 'isoproj[sdp]'."
-        )
-        raise ImportError(msg) from None
-
-
-def _normalised(duals: NDArray[Any]) -> Array:
-    """Return weights of the simplex made of a solver's multipliers."""
-    weights = np.maximum(np.asarray(duals, dtype=np.float64), 0.0)
-    weights[~np.isfinite(weights)] = 0.0
-    total = float(weights.sum())
-    return weights / total if total > 0.0 else np.full(weights.size, 1 / weights.size)
+        matrix[self.triangle] = matrix[self.triangle[::-1]] = entries
+        weights = np.asarray(duals[1 : 1 + self.n_pairs], dtype=np.float64)
+        weights = np.maximum(np.nan_to_num(weights, posinf=0.0), 0.0)
+        weights = weights if weights.any() else np.ones(self.n_pairs)
+        return nearest_in_fantope(matrix, self.k), weights / weights.sum()
 
 
 def run_scs(
-    library: ModuleType, programme: ConicProgramme, accuracy: float, left: float | None
+    library: ModuleType,
+    directions: Array,
+    k: int,
+    accuracy: float,
+    left: float | None,
 ) -> tuple[Array, Array, int]:
-    """Return solution, weights and iterations of SCS; ``left`` is in seconds."""
-    data = {"A": programme.matrix, "b": programme.bound, "c": programme.cost}
-    cone = {"z": 1, "l": programme.n_pairs, "s": [programme.n_dims] * 2}
+    """Return root, weights and iterations of SCS; ``left`` is in seconds."""
+    n_dims = directions.shape[1]
+    # SCS stacks the lower triangle of a cone column by column.
+    programme = ConicProgramme(directions, k, np.triu_indices(n_dims))
     solver = library.SCS(
-        data,
-        cone,
+        {"A": programme.matrix, "b": programme.bound, "c": programme.cost},
+        {"z": 1, "l": programme.n_pairs, "s": [n_dims, n_dims]},
         eps_abs=accuracy,
         eps_rel=accuracy,
         max_iters=200_000,
@@ -399,46 +298,38 @@ def run_scs(
         verbose=False,
     )
     found = solver.solve()
-    weights = _normalised(found["y"][1 : 1 + programme.n_pairs])
-    return np.asarray(np.nan_to_num(found["x"])), weights, int(found["info"]["iter"])
+    return *programme.nearest(found["x"], found["y"]), int(found["info"]["iter"])
 
 
 def run_clarabel(
-    library: ModuleType, programme: ConicProgramme, accuracy: float, left: float | None
+    library: ModuleType,
+    directions: Array,
+    k: int,
+    accuracy: float,
+    left: float | None,
 ) -> tuple[Array, Array, int]:
-    """Return solution, weights and iterations of Clarabel; ``left`` is in seconds."""
+    """Return root, weights and iterations of Clarabel; ``left`` is in seconds."""
     settings = library.DefaultSettings()
     settings.verbose = False
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = accuracy
     if left is not None:
         settings.time_limit = left
-    order = _upper_order(programme)
-    cones = [
-        library.ZeroConeT(1),
-        library.NonnegativeConeT(programme.n_pairs),
-        library.PSDTriangleConeT(programme.n_dims),
-        library.PSDTriangleConeT(programme.n_dims),
-    ]
-    n = programme.cost.size
+    n_dims = directions.shape[1]
+    # Clarabel stacks the upper triangle of a cone column by column.
+    programme = ConicProgramme(directions, k, np.tril_indices(n_dims))
+    n_unknowns = programme.cost.size
     solver = library.DefaultSolver(
-        scipy.sparse.csc_matrix((n, n)),
+        scipy.sparse.csc_matrix((n_unknowns, n_unknowns)),
         programme.cost,
-        scipy.sparse.csc_matrix(programme.matrix[order]),
-        programme.bound[order],
-        cones,
+        programme.matrix,
+        programme.bound,
+        [
+            library.ZeroConeT(1),
+            library.NonnegativeConeT(programme.n_pairs),
+            *[library.PSDTriangleConeT(n_dims)] * 2,
+        ],
         settings,
     )
     found = solver.solve()
-    weights = _normalised(np.asarray(found.z)[1 : 1 + programme.n_pairs])
-    return np.nan_to_num(np.asarray(found.x)), weights, int(found.iterations)
-
-
-def _upper_order(programme: ConicProgramme) -> Indices:
-    """Return the order of rows in which each cone's upper triangle is stacked.
-
-    Clarabel stacks the upper triangle column by column, SCS the lower.
-    """
-    rows, columns, _ = _triangle(programme.n_dims)
-    upper = np.lexsort((columns, rows))
-    head = 1 + programme.n_pairs
-    return np.concatenate([np.arange(head), head + upper, head + rows.size + upper])
+    solution, duals = np.asarray(found.x), np.asarray(found.z)
+    return *programme.nearest(solution, duals), int(found.iterations)

@@ -10,14 +10,17 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
-import scipy.linalg
 
-from isoproj.baselines.base import Baseline, Found, Task, check_choice, check_fraction
-from isoproj.baselines.rounds import Best, Rounds
-from isoproj.estimators.base import check_positive
+from isoproj.baselines.base import (
+    Baseline,
+    Best,
+    Found,
+    Task,
+    check_choice,
+    check_fraction,
+)
 from isoproj.estimators.descriptions import described_by
 from isoproj.numerics.spectral import Array, orthonormal
-from isoproj.pairs.oracle import Extremes, PairSearch
 from isoproj.solvers.api import Status
 
 
@@ -77,51 +80,28 @@ class SecantAvoidance(Baseline):
     def _check_parameters(self) -> None:
         check_choice("init", self.init, ("pca", "random"))
         check_fraction("step", self.step)
-        check_positive("max_iter", self.max_iter, integral=True)
 
     def _search(self, task: Task) -> Found:
-        pool = task.pool()
-        turns = _Turns(pool, self._start(task), self.step)
-        status = turns.run(
-            pool,
-            max_rounds=int(self.max_iter) + 1,
-            clock=task.clock,
-            exhausted=Status.COMPLETED,
-        )
-        return Found(columns=turns.best.item, n_iter=turns.n_iter, status=status)
+        pool, basis = task.pool(), self._start(task)
+        best = Best(basis)
+        for n_turns in range(int(self.max_iter) + 1):
+            ends = pool.extremes(basis, n_low=1)
+            distortion = 1.0 - float(ends.low[0])
+            best.see(basis, distortion)
+            task.tell(n_turns, distortion)
+            if task.clock.is_over:
+                break
+            direction = pool.directions(ends.low_pairs)[0]
+            basis = turn_towards(basis, direction, self.step)
+        status = task.status(Status.COMPLETED)
+        return Found(columns=best.item, n_iter=n_turns, status=status)
 
     def _start(self, task: Task) -> Array:
         """Return the basis to start from."""
         if self.init == "random":
-            normal = task.generator.normal(size=(task.points.n_dims, self._k))
-            return np.asarray(scipy.linalg.qr(normal, mode="economic")[0])
+            size = (task.points.n_dims, self._k)
+            return orthonormal(task.generator.normal(size=size))
         return task.principal_axes(self._k)
-
-
-class _Turns(Rounds):
-    """Turns of a basis, each towards the pair that the basis keeps least of."""
-
-    n_low, n_high = 1, 0
-
-    def __init__(self, pool: PairSearch, basis: Array, step: float) -> None:
-        self.pool, self.basis, self.step = pool, basis, step
-        self.best = Best(basis)
-        self.n_iter = 0
-
-    def propose(self) -> Array:
-        """Return the basis."""
-        return self.basis
-
-    def judge(self, factor: Array, ends: Extremes) -> None:
-        """Keep the basis if its worst pair loses least so far."""
-        self.distortion = 1.0 - float(ends.low[0])
-        self.best.see(factor, self.distortion)
-
-    def respond(self, ends: Extremes) -> None:
-        """Turn the basis towards its worst pair."""
-        direction = self.pool.directions(ends.low_pairs)[0]
-        self.basis = turn_towards(self.basis, direction, self.step)
-        self.n_iter += 1
 
 
 def turn_towards(basis: Array, direction: Array, step: float) -> Array:
@@ -132,17 +112,7 @@ def turn_towards(basis: Array, direction: Array, step: float) -> Array:
     """
     image = basis.T @ direction
     kept = basis @ image
-    mixed = (1.0 - step) * kept + step * (direction - kept)
-    size = float(np.linalg.norm(mixed))
-    if size == 0.0:
-        return basis
-    if not image.any():
-        image = np.eye(basis.shape[1])[0]
-    # A reflection that sends the first axis along the image turns the basis in place.
-    axis = image / np.linalg.norm(image)
-    flip = axis.copy()
-    flip[0] += 1.0 if axis[0] >= 0.0 else -1.0
-    flip /= np.linalg.norm(flip)
-    turned = basis - 2.0 * np.outer(basis @ flip, flip)
-    turned[:, 0] = mixed / size
+    # A basis of the same span, whose first column is along the image.
+    turned = basis @ np.linalg.qr(image[:, None], mode="complete")[0]
+    turned[:, 0] = (1.0 - step) * kept + step * (direction - kept)
     return orthonormal(turned)

@@ -10,10 +10,9 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
+import scipy.special
 
-from isoproj.baselines.base import Baseline, Found, Task
-from isoproj.baselines.game import Game, Standing
-from isoproj.baselines.rounds import Best
+from isoproj.baselines.base import Baseline, Best, Found, Task
 from isoproj.estimators.base import check_positive
 from isoproj.estimators.descriptions import described_by
 from isoproj.numerics.spectral import Array, canonical_signs, top_eigenpairs
@@ -97,30 +96,24 @@ class SequentialFairPCA(Baseline):
 
     def _check_parameters(self) -> None:
         check_positive("rate", self.rate, integral=False)
-        check_positive("max_iter", self.max_iter, integral=True)
 
     def _search(self, task: Task) -> Found:
         problem = task.dense_problem(type(self).__name__, 1)
         basis = np.empty((problem.coordinates.shape[1], 0))
         kept = np.zeros(problem.n_pairs)
-        losses, bounds, n_rounds, status = [], [], 0, Status.CONVERGED
-        for _ in range(self._k):
-            choice = _Choice(problem, basis, kept, rate=self.rate)
-            if status is Status.TIME_LIMIT:
-                basis = choice.completed(self._k)
-                break
-            ended = choice.play(
-                max_iter=int(self.max_iter),
-                tol=self.tol,
-                clock=task.clock,
-                n_before=n_rounds,
-            )
+        losses: list[float] = []
+        bounds, n_rounds, status = [], 0, Status.CONVERGED
+        while len(losses) < self._k and status is not Status.TIME_LIMIT:
+            choice = _Choice(problem, basis, kept)
+            ended = self._chosen(choice, task, n_rounds)
             status = status if ended is Status.CONVERGED else ended
             n_rounds += choice.n_rounds
             basis = np.column_stack([basis, choice.direction.item])
             kept = kept + problem.retained(choice.direction.item[:, None])
             losses.append(choice.direction.cost)
             bounds.append(-choice.weights.cost)
+        if len(losses) < self._k:
+            basis = _Choice(problem, basis, kept).completed(self._k)
         # Within the span the columns would be put in the order of their variances.
         columns = canonical_signs(task.points.frame.lift(basis).T).T
         return Found(
@@ -134,26 +127,33 @@ class SequentialFairPCA(Baseline):
             },
         )
 
+    def _chosen(self, choice: _Choice, task: Task, n_before: int) -> Status:
+        """Choose a component, and return why the search for it ended."""
+        for number in range(1, int(self.max_iter) + 1):
+            choice.play(self.rate)
+            loss, bound = choice.direction.cost, -choice.weights.cost
+            relaxed = 1.0 - float((choice.kept + choice.gains / number).min())
+            # The bound is on one component after those before, so it is not told.
+            task.tell(n_before + number, loss, relaxed=relaxed)
+            if relaxed - bound <= self.tol * bound:
+                return Status.CONVERGED
+            if task.clock.is_over:
+                return Status.TIME_LIMIT
+        return Status.MAX_ITER
 
-class _Choice(Game):
+
+class _Choice:
     """The game for one component: weights on the pairs against single directions."""
 
-    # A dual value bounds one component after those chosen before.
-    is_bound = False
-
-    def __init__(
-        self, problem: DualProblem, basis: Array, kept: Array, *, rate: float
-    ) -> None:
-        super().__init__(problem, rate=rate)
-        self.basis, self.kept = basis, kept
+    def __init__(self, problem: DualProblem, basis: Array, kept: Array) -> None:
+        n = problem.n_pairs
+        self.problem, self.basis, self.kept, self.n_rounds = problem, basis, kept, 0
         self.complement = np.linalg.qr(basis, mode="complete")[0][:, basis.shape[1] :]
-        self.scale, self.gains = 0.0, np.zeros(problem.n_pairs)
+        self.scale, self.gains, self.total_weights = 1e-300, np.zeros(n), np.zeros(n)
         self.total = np.zeros((self.complement.shape[1],) * 2)
         self.direction = Best(self.complement[:, 0])
-
-    def _look(self) -> Standing:
-        relaxed = 1.0 - float((self.kept + self.gains / self.n_rounds).min())
-        return Standing(self.direction.cost, relaxed)
+        # Costs are to fall, so dual values are negated.
+        self.weights = Best(np.full(n, 1.0 / n))
 
     def completed(self, k: int) -> Array:
         """Return ``k`` columns: those before, then the answers to equal weights."""
@@ -161,17 +161,11 @@ class _Choice(Game):
         vectors = top_eigenpairs(moment, k - self.basis.shape[1])[1]
         return np.column_stack([self.basis, self.complement @ vectors])
 
-    def _inside(self, weights: Array) -> Array:
-        """Return the moment of the weighted pairs within the complement."""
-        inside = self.complement.T @ self.problem.moment(weights) @ self.complement
-        return np.asarray(inside)
-
-    def _round(self) -> None:
+    def play(self, rate: float) -> None:
         """Answer the weights with a direction and multiply them by what it leaves."""
         # The sums of all rounds so far, so that the weights are those of their average.
-        logs = self.rate * (self.n_rounds * self.kept + self.gains)
-        weights = np.exp((logs.min() - logs) / max(self.scale, 1e-300))
-        weights /= weights.sum()
+        sums = self.n_rounds * self.kept + self.gains
+        weights = scipy.special.softmax(-rate / self.scale * sums)
         inside, gain = self._answer(weights)
         self.scale = max(self.scale, float(gain.max()))
         self.n_rounds += 1
@@ -181,6 +175,11 @@ class _Choice(Game):
         if self.n_rounds % _LOOK_EVERY == 0:
             self._answer(self.total_weights / self.n_rounds)
             self._see(top_eigenpairs(self.total, 1)[1][:, 0])
+
+    def _inside(self, weights: Array) -> Array:
+        """Return the moment of the weighted pairs within the complement."""
+        inside = self.complement.T @ self.problem.moment(weights) @ self.complement
+        return np.asarray(inside)
 
     def _answer(self, weights: Array) -> tuple[Array, Array]:
         """Return the direction that keeps most of the weighted pairs and its gains."""

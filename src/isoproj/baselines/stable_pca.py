@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
+from scipy.special import softmax
 
-from isoproj.baselines.base import Baseline, Found, Task
-from isoproj.baselines.fantope import FractionalProjection, project_on_fantope
-from isoproj.baselines.game import Game, Standing, kept_by, weights_of
-from isoproj.baselines.rounds import Best
-from isoproj.estimators.base import check_positive
+from isoproj.baselines.base import Baseline, Best, Found, Task, proof_by
+from isoproj.baselines.fantope import FractionalProjection
 from isoproj.estimators.descriptions import described_by
 from isoproj.numerics.spectral import Array
-from isoproj.pairs.moments import DualProblem
+from isoproj.solvers.api import Status
+from isoproj.solvers.fantope import nearest_in_fantope
+
+# Rounds between two looks at the averages.
+_LOOK_EVERY = 10
 
 
 @described_by(Baseline)
@@ -78,61 +81,48 @@ class StablePCA(Baseline):
     max_iter: int = 500
     tol: float = 1e-3
 
-    def _check_parameters(self) -> None:
-        check_positive("max_iter", self.max_iter, integral=True)
-
     def _search(self, task: Task) -> Found:
-        problem = task.dense_problem(type(self).__name__, self._k)
-        saddle = _Saddle(problem, self._k, rate=self.rate)
-        status = saddle.play(
-            max_iter=int(self.max_iter), tol=self.tol, clock=task.clock
-        )
+        k, problem = self._k, task.dense_problem(type(self).__name__, self._k)
+        n, d = problem.n_pairs, problem.coordinates.shape[1]
+        total_kept, total_weights, total = np.zeros(n), np.zeros(n), np.zeros((d, d))
+        best, dual = Best(np.empty((d, 0))), Best(np.full(n, 1.0 / n))
+        # The current matrix is the product of the factor with its transpose.
+        factor = np.eye(d) * math.sqrt(min(1.0, k / d))
+
+        def stepped(weights: Array) -> Array:
+            """Return the factor after a step along the weighted moment."""
+            matrix = factor @ factor.T + self.rate * problem.moment(weights)
+            return nearest_in_fantope(matrix, k)
+
+        for n_rounds in range(1, int(self.max_iter) + 1):
+            # A step from the current point, with the gradients found at a trial step.
+            trial = stepped(softmax(-self.rate * total_kept))
+            trial_kept = total_kept + problem.retained(factor)
+            trial_weights = softmax(-self.rate * trial_kept)
+            factor = stepped(trial_weights)
+            total_kept += problem.retained(trial)
+            total += trial @ trial.T
+            total_weights += trial_weights
+            is_last = n_rounds == self.max_iter or task.clock.is_over
+            if n_rounds % _LOOK_EVERY and not is_last:
+                continue
+            average = FractionalProjection.of(total / n_rounds)
+            relaxed = 1.0 - float(problem.retained(average.root).min())
+            basis = average.leading(k)
+            distortion = 1.0 - float(problem.retained(basis).min())
+            best.see(basis, distortion)
+            weights = total_weights / n_rounds
+            # Costs are to fall, so dual values are negated.
+            dual.see(weights, -problem.dual(weights)[0])
+            bound = -dual.cost
+            task.tell(n_rounds, distortion, bound, relaxed=relaxed)
+            is_solved = relaxed - bound <= self.tol * bound
+            if is_solved or task.clock.is_over:
+                break
         return Found(
-            columns=saddle.basis.item,
-            n_iter=saddle.n_rounds,
-            status=status,
-            **saddle.proof,
-            extras={"relaxed_": saddle.relaxed},
+            columns=best.item,
+            n_iter=n_rounds,
+            status=Status.CONVERGED if is_solved else task.status(Status.MAX_ITER),
+            proof=proof_by(problem, dual.item),
+            extras={"relaxed_": relaxed},
         )
-
-
-class _Saddle(Game):
-    """Mirror-prox between a matrix of the fantope and weights on the pairs."""
-
-    look_every = 10
-
-    def __init__(self, problem: DualProblem, k: int, *, rate: float) -> None:
-        super().__init__(problem, rate=rate)
-        d = problem.coordinates.shape[1]
-        self.k, self.relaxed = k, 1.0
-        self.matrix = np.eye(d) * min(1.0, k / d)
-        self.logs = np.zeros(problem.n_pairs)
-        self.total = np.zeros((d, d))
-        self.basis = Best(np.empty((d, 0)))
-
-    def _round(self) -> None:
-        """Step from the current point with the gradients found at a trial step."""
-        trial = self._moved(weights_of(self.logs))
-        trial_weights = weights_of(
-            self.logs - self.rate * kept_by(self.problem, self.matrix)
-        )
-        self.matrix = self._moved(trial_weights)
-        self.logs -= self.rate * kept_by(self.problem, trial)
-        self.n_rounds += 1
-        self.total += trial
-        self.total_weights += trial_weights
-
-    def _moved(self, weights: Array) -> Array:
-        """Return the current matrix after a step along the weighted moment."""
-        moment = self.problem.moment(weights)
-        return project_on_fantope(self.matrix + self.rate * moment, self.k)
-
-    def _look(self) -> Standing:
-        average = FractionalProjection.of(self.total / self.n_rounds)
-        self.relaxed = 1.0 - float(self.problem.retained(average.root).min())
-        basis = average.leading(self.k)
-        distortion = 1.0 - float(self.problem.retained(basis).min())
-        self.basis.see(basis, distortion)
-        weights = self.total_weights / self.n_rounds
-        self.weights.see(weights, -self.problem.dual(weights)[0])
-        return Standing(distortion, self.relaxed)

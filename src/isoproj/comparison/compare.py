@@ -7,7 +7,7 @@ import math
 import os
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -199,7 +199,7 @@ class Comparison(Shown):
         has_floor = bool(floor) and metric in ("contracted", "distortion")
         below = floor_marks(list(floor), list(floor.values())) if has_floor else []
         label = _LABELS.get(metric, metric)
-        draw(curve_chart(lines, below, y=Axis(label=label)), axes)
+        draw(replace(curve_chart(lines, below), y=Axis(label=label)), axes)
         return axes
 
 

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from isoproj.numerics.container import write_atomically
 from isoproj.numerics.extras import needed
-from isoproj.numerics.spectral import Array
 from isoproj.plot import marks
 from isoproj.plot.marks import Axis, Chart, Mark
 from isoproj.plot.style import SHADE, colour_of
@@ -111,7 +109,12 @@ class _Painter:
         across = np.asarray(mark.x)
         if np.isinf(mark.low).all() and np.isinf(mark.high).all():
             return self.axes.axvspan(across[0], across[-1], **options)
-        low, high = (_within(values, self.chart.y) for values in (mark.low, mark.high))
+        # What is infinite ends at the limits of the axis.
+        axis = self.chart.y
+        low, high = (
+            np.nan_to_num(values, nan=np.nan, neginf=axis.low, posinf=axis.high)
+            for values in (mark.low, mark.high)
+        )
         return self.axes.fill_between(across, low, high, **options)
 
     def steps(self, mark: marks.Steps) -> Any:  # noqa: ANN401
@@ -154,14 +157,6 @@ class _Painter:
         )
 
 
-def _within(values: ArrayLike, axis: Axis) -> Array:
-    """Return values with infinities put at the limits of the axis."""
-    found = np.array(values, dtype=np.float64)
-    found[np.isneginf(found)] = axis.low
-    found[np.isposinf(found)] = axis.high
-    return found
-
-
 def _set_axis(axes: Axes, name: str, axis: Axis) -> None:
     """Set label, scale, limits and ticks of one axis."""
     drawn = getattr(axes, f"{name}axis")
@@ -195,12 +190,11 @@ def check_figure_name(path: str) -> None:
 
 
 def save_axes(ax: Axes, path: str) -> None:
-    """Write the figure of some axes, whole or not at all."""
-    _save(ax.figure, Path(path), dpi=150, bbox_inches="tight")
+    """Write the figure of some axes, whole or not at all.
 
-
-def _save(figure: Any, path: Path, **options: Any) -> None:  # noqa: ANN401
-    """Write a figure in the format that the file's ending names, PNG without one."""
-    buffer = BytesIO()
-    figure.savefig(buffer, format=path.suffix.lstrip(".") or "png", **options)
-    write_atomically(path, buffer.getvalue())
+    The file's ending names the format, PNG without one.
+    """
+    figure: Any = ax.figure
+    buffer, kind = BytesIO(), Path(path).suffix.lstrip(".") or "png"
+    figure.savefig(buffer, format=kind, dpi=150, bbox_inches="tight")
+    write_atomically(Path(path), buffer.getvalue())

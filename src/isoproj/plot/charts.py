@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from isoproj.numerics import rounding
-from isoproj.numerics.spectral import Array
 from isoproj.plot.marks import (
     DASHED,
     DOTTED,
@@ -21,7 +20,6 @@ from isoproj.plot.marks import (
     Dots,
     Line,
     Mark,
-    Names,
     Note,
     Rule,
     Steps,
@@ -65,23 +63,13 @@ def floor_marks(
     ]
 
 
-def curve_chart(
-    lines: Sequence[Mark],
-    floor: Sequence[Mark] = (),
-    *,
-    x: Axis | None = None,
-    y: Axis | None = None,
-    title: str = "",
-    names: Names = "best",
-) -> Chart:
+def curve_chart(lines: Sequence[Mark], floor: Sequence[Mark] = ()) -> Chart:
     """Return a chart of losses against the number of dimensions, above their floor."""
     return Chart(
-        x=x or Axis(_DIMENSIONS, whole=True),
-        y=y or Axis(_WORST, low=0.0),
+        x=Axis(_DIMENSIONS, whole=True),
+        y=Axis(_WORST, low=0.0),
         marks=[*lines, *floor],
-        title=title,
         about="Distortion against dimensions",
-        names=names,
     )
 
 
@@ -184,7 +172,10 @@ def frontier_chart(
         _wall(left, floor),
         replace(middle, align="center", upright=True),
         Line(role, xs, ys, label=labels[0], marker="o", size=6.0, hints=hints),
-        *_frontier_ends(xs, ys),
+        Dots("isoproj", xs[:1], ys[:1], size=_END),
+        Note("isoproj", xs[0], ys[0], "minimax", offset=(10.0, 2.0)),
+        Dots("pca", xs[-1:], ys[-1:], size=_END),
+        Note("pca", xs[-1], ys[-1], "PCA", align="right", offset=(-8.0, -14.0)),
     ]
     if model is not None:
         hint = f"this model: {model[1]:.4f} under {model[0]:.4f}"
@@ -207,19 +198,6 @@ def _wall(left: float, floor: float) -> Band:
     bound = rounding.at_least(floor, 6)
     hint = f"proven: no projection to as many dimensions loses less than {bound}"
     return Band("floor", (left, floor), -math.inf, math.inf, hints=[hint])
-
-
-def _frontier_ends(caps: Array, kept: Array) -> list[Mark]:
-    """Return the two ends of a frontier, with their names."""
-    marks: list[Mark] = []
-    for name, role, at, align, offset in (
-        ("minimax", "isoproj", 0, "left", (10.0, 2.0)),
-        ("PCA", "pca", -1, "right", (-8.0, -14.0)),
-    ):
-        x, y = float(caps[at]), float(kept[at])
-        marks.append(Dots(role, [x], [y], size=_END))
-        marks.append(Note(role, x, y, name, align=align, offset=offset))
-    return marks
 
 
 def distances_chart(

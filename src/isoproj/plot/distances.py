@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from isoproj.numerics.arrays import Rows, check_map, check_points
-from isoproj.numerics.spectral import Array, Indices
+from isoproj.numerics.spectral import Indices
 from isoproj.pairs.losses import exact_losses
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import prepare_pairs
@@ -200,10 +200,11 @@ class ShepardDisplay(Display):
         linear = check_map(getattr(estimator, "components_", estimator), rows.shape[1])
         points, pairs = prepare_pairs(rows, "all", rotate=False)
         chosen = _sampled_pairs(points, n_sampled, random_state)
-        original, projected = _distances(points, chosen, linear)
+        original = points.distances(chosen)
+        kept = np.maximum(0.0, 1.0 - exact_losses(points, chosen, linear))
         display = cls(
             original,
-            projected,
+            original * np.sqrt(kept),
             n_pairs=pairs.n_pairs,
             distortion=getattr(estimator, "distortion_", None),
         )
@@ -274,10 +275,3 @@ def _sampled_pairs(points: Points, n_sampled: int, random_state: int) -> Indices
         return sample_pairs(points, n_sampled, random_state)
     pairs = all_pairs(n)
     return pairs[points.are_distinct(pairs)]
-
-
-def _distances(points: Points, pairs: Indices, linear: Array) -> tuple[Array, Array]:
-    """Return the distances of pairs before and after a linear map."""
-    lengths = points.distances(pairs)
-    kept = np.maximum(0.0, 1.0 - exact_losses(points, pairs, linear))
-    return lengths, lengths * np.sqrt(kept)

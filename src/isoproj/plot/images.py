@@ -109,7 +109,10 @@ def worst_pairs(
     rows = check_points(X)
     shape = image_shape_of(rows, image_shape)
     indices, losses = (found[:n_shown] for found in _known(pairs, distortions))
-    named = _names(indices, labels)
+    named = [
+        " and ".join(str(i if labels is None else labels[i]) for i in pair)
+        for pair in indices.tolist()
+    ]
     axes = axes_or_new(ax)
     if shape is None:
         draw(losses_chart(named, losses), axes)
@@ -118,28 +121,16 @@ def worst_pairs(
     return axes
 
 
-def _names(pairs: NDArray[Any], labels: Sequence[str] | None) -> list[str]:
-    """Return a name for every pair: two labels, or two row numbers."""
-    return [
-        " and ".join(str(i) if labels is None else str(labels[i]) for i in pair)
-        for pair in pairs.tolist()
-    ]
-
-
 def montage(
     rows: Rows, pairs: NDArray[Any], shape: tuple[int, int]
 ) -> NDArray[np.float64]:
     """Return the images of pairs in one array: two in a row, NaN between them."""
     height, width = shape
-    size = (len(pairs) * (height + _GAP) - _GAP, 2 * width + _GAP)
-    canvas = np.full(size, math.nan)
-    for at, pair in enumerate(pairs):
-        top = at * (height + _GAP)
-        for side, row in enumerate(pair):
-            left = side * (width + _GAP)
-            image = as_dense(rows[[int(row)]]).reshape(shape)
-            canvas[top : top + height, left : left + width] = image
-    return canvas
+    images = as_dense(rows[pairs.ravel()]).reshape(len(pairs), 2, height, width)
+    gaps = ((0, 0), (0, 0), (0, _GAP), (0, _GAP))
+    framed = np.pad(images.astype(np.float64), gaps, constant_values=math.nan)
+    canvas = framed.swapaxes(1, 2).reshape(len(pairs) * (height + _GAP), -1)
+    return canvas[:-_GAP, :-_GAP]
 
 
 def _known(
@@ -156,14 +147,6 @@ def _known(
     return indices, np.asarray(distortions)
 
 
-def _texts(named: list[str], losses: NDArray[Any]) -> list[str]:
-    """Return names of pairs with their losses, where these are known."""
-    return [
-        name if math.isnan(loss) else f"{name}: loses {loss:.1%}"
-        for name, loss in zip(named, losses.tolist(), strict=True)
-    ]
-
-
 def _draw_images(
     axes: Axes,
     canvas: NDArray[np.float64],
@@ -174,7 +157,11 @@ def _draw_images(
     """Draw pairs of images below each other, with their texts at the right."""
     axes.imshow(canvas, cmap="gray_r")
     middles = [at * (shape[0] + _GAP) + shape[0] / 2 for at in range(len(named))]
-    axes.set_yticks(middles, _texts(named, losses))
+    texts = [
+        name if math.isnan(loss) else f"{name}: loses {loss:.1%}"
+        for name, loss in zip(named, losses.tolist(), strict=True)
+    ]
+    axes.set_yticks(middles, texts)
     axes.set_xticks([])
     axes.yaxis.tick_right()
     axes.tick_params(length=0)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from isoproj.numerics.spectral import Array
 from isoproj.plot import marks
 from isoproj.plot.marks import Axis, Chart, Mark
 
@@ -23,9 +23,17 @@ _STROKE, _THIN = 2.0, 1.6
 # Radii in pixels: of a marker of size one, and of an invisible spot that shows a hint.
 _RADIUS, _SPOT = 0.7, 6.0
 # Kinds of marks from back to front.
-_LAYERS = ("Band", "Bars", "Steps", "Rule", "Line", "Dots", "Note")
+_LAYERS: tuple[type[Mark], ...] = (
+    marks.Band,
+    marks.Bars,
+    marks.Steps,
+    marks.Rule,
+    marks.Line,
+    marks.Dots,
+    marks.Note,
+)
 
-Spots = Iterable[tuple[float, float]]
+Spots = list[tuple[float, float]]
 
 
 def draw(chart: Chart, width: int) -> str:
@@ -34,8 +42,8 @@ def draw(chart: Chart, width: int) -> str:
     drawing.axes()
     for kind in _LAYERS:
         for mark in chart.marks:
-            if type(mark).__name__ == kind:
-                getattr(drawing, kind.lower())(mark)
+            if isinstance(mark, kind):
+                getattr(drawing, kind.__name__.lower())(mark)
     for mark in chart.marks:
         if isinstance(mark, marks.Steps) and mark.hints:
             drawing.columns(mark)
@@ -43,24 +51,35 @@ def draw(chart: Chart, width: int) -> str:
 
 
 class _Scale:
-    """Maps values of an axis to pixels."""
+    """Maps values of an axis to pixels, from ``start`` to ``end``."""
+
+    start, end = 0.0, 1.0
 
     def __init__(self, axis: Axis, values: list[float]) -> None:
         self.axis = axis
-        self.low, self.high = _limits(axis, values)
+        self.low = min(values, default=0.0) if axis.low is None else axis.low
+        self.high = max(values, default=1.0) if axis.high is None else axis.high
+        low, high = self._along([self.low, self.high]).tolist()
+        extra = axis.margin * (high - low) or 0.01
+        if axis.low is None:
+            self.low = 10.0 ** (low - extra) if axis.log else low - extra
+        if axis.high is None:
+            self.high = 10.0 ** (high + extra) if axis.log else high + extra
         self.ticks = _ticks(axis, self.low, self.high)
-        self.start, self.end = 0.0, 1.0
 
     def __call__(self, value: float) -> float:
-        low, high = self._forward(self.low), self._forward(self.high)
-        share = (self._forward(value) - low) / (high - low)
-        return self.start + (self.end - self.start) * share
+        return float(self.pixels(value))
 
-    def _forward(self, value: float) -> float:
-        if self.axis.log or value == -math.inf:
-            value = max(value, self.low)
-        finite = self.high if value == math.inf else value
-        return math.log10(finite) if self.axis.log else finite
+    def pixels(self, values: ArrayLike) -> Array:
+        """Return pixels; values beyond an end of the axis, or infinite, are there."""
+        ends = self._along([self.low, self.high])
+        pixels = np.interp(self._along(values), ends, [self.start, self.end])
+        return np.asarray(pixels)
+
+    def _along(self, values: ArrayLike) -> Array:
+        """Return values, or their logarithms, between which steps are even."""
+        found = np.asarray(values, dtype=np.float64)
+        return np.log10(np.maximum(found, self.low)) if self.axis.log else found
 
 
 class _Drawing:
@@ -68,8 +87,8 @@ class _Drawing:
 
     def __init__(self, chart: Chart, width: int) -> None:
         self.chart, self.width = chart, width
-        self.x = _Scale(chart.x, list(_values(chart, "x")))
-        self.y = _Scale(chart.y, list(_values(chart, "y")))
+        self.x = _Scale(chart.x, _values(chart, ["x", "edges"]))
+        self.y = _Scale(chart.y, _values(chart, ["y", "low", "high", "heights"]))
         notes = [mark for mark in chart.marks if isinstance(mark, marks.Note)]
         beyond = [
             note.offset[0] + _WIDE_CHARACTER * len(note.text)
@@ -81,6 +100,7 @@ class _Drawing:
         left = 24 + _CHARACTER * longest
         self.x.start, self.x.end = left, width - max([14.0, *beyond])
         self.y.start, self.y.end = chart.height - 48.0, 30.0 if above else 14.0
+        self.top, self.bottom = self.y.end, self.y.start
         if chart.downwards:
             self.y.start, self.y.end = self.y.end, self.y.start
         self.root = ET.Element(
@@ -92,14 +112,6 @@ class _Drawing:
                 "class": "chart",
             },
         )
-
-    @property
-    def top(self) -> float:
-        return min(self.y.start, self.y.end)
-
-    @property
-    def bottom(self) -> float:
-        return max(self.y.start, self.y.end)
 
     def axes(self) -> None:
         """Draw grid, ticks and the name of the horizontal axis.
@@ -125,21 +137,21 @@ class _Drawing:
 
     def columns(self, mark: marks.Steps) -> None:
         """Lay an invisible column over every step, which shows its hint."""
-        edges = np.asarray(mark.edges).tolist()
-        for (low, high), hint in zip(pairwise(edges), mark.hints, strict=True):
-            self._box(self.x(low), self.top, self.x(high), self.bottom, "hover", hint)
+        edges = self.x.pixels(mark.edges)
+        for low, high, hint in zip(edges, edges[1:], mark.hints, strict=False):
+            self._box(low, self.top, high, self.bottom, "hover", hint)
 
     def line(self, mark: marks.Line) -> None:
         spots = self._spots(mark.x, mark.y)
         width = mark.width or (_THIN if mark.dash else _STROKE)
-        self._path(spots, mark.role, width, mark.dash)
+        self._path(spots, mark, width)
         if mark.marker:
             self._dots(spots, mark, mark.size or 4.0)
         else:
             for (x, y), hint in zip(spots, mark.hints, strict=False):
                 self._add("circle", "hover", hint, cx=x, cy=y, r=_SPOT)
 
-    def _dots(self, spots: list[tuple[float, float]], mark: Mark, size: float) -> None:
+    def _dots(self, spots: Spots, mark: Mark, size: float) -> None:
         hints = mark.hints or [""] * len(spots)
         css = f"dot role-{mark.role}"
         for (x, y), hint in zip(spots, hints, strict=True):
@@ -159,13 +171,13 @@ class _Drawing:
         heights = np.repeat(np.asarray(mark.heights), 2)
         outline = self._spots(edges, [self.y.low, *heights, self.y.low])
         self._area(outline, mark)
-        self._path(outline[1:-1], mark.role, _STROKE)
+        self._path(outline[1:-1], mark, _STROKE)
 
     def bars(self, mark: marks.Bars) -> None:
         css = f"dot role-{mark.role}"
-        for at, length in enumerate(np.asarray(mark.lengths).tolist()):
+        for at, end in enumerate(self.x.pixels(mark.lengths)):
             low, high = sorted((self.y(at - 0.4), self.y(at + 0.4)))
-            self._box(self.x(0.0), low, self.x(length), high, css)
+            self._box(self.x(0.0), low, end, high, css)
 
     def rule(self, mark: marks.Rule) -> None:
         if mark.x is not None:
@@ -173,7 +185,7 @@ class _Drawing:
         else:
             y = self.y(mark.y or 0.0)
             ends = [(self.x.start, y), (self.x.end, y)]
-        self._path(ends, mark.role, mark.width, mark.dash, "".join(mark.hints))
+        self._path(ends, mark, mark.width, "".join(mark.hints))
 
     def note(self, mark: marks.Note) -> None:
         x = self.x(mark.x)
@@ -190,29 +202,19 @@ class _Drawing:
             x, text, align = x + 10, f"← {text}", "start"
         beyond = not mark.shares and mark.x >= self.x.high
         css = "value" if beyond else ""
-        if mark.upright:
-            turn = f"rotate(-90 {x:.2f} {y:.2f})"
-            self._text(x + 4, y, text, css=css, align=align, transform=turn)
-        else:
-            self._text(x, y, text, css=css, align=align)
+        turn = {"transform": f"rotate(-90 {x:.2f} {y:.2f})"} if mark.upright else {}
+        x += 4 * mark.upright
+        self._text(x, y, text, css=css, align=align, **turn)
 
-    def _spots(self, xs: ArrayLike, ys: ArrayLike) -> list[tuple[float, float]]:
-        both = zip(np.asarray(xs).tolist(), np.asarray(ys).tolist(), strict=True)
-        return [(self.x(x), self.y(y)) for x, y in both]
+    def _spots(self, xs: ArrayLike, ys: ArrayLike) -> Spots:
+        return list(zip(self.x.pixels(xs), self.y.pixels(ys), strict=True))
 
-    def _path(
-        self,
-        spots: Spots,
-        role: str,
-        width: float,
-        dash: Sequence[float] = (),
-        hint: str = "",
-    ) -> None:
+    def _path(self, spots: Spots, mark: Mark, width: float, hint: str = "") -> None:
         style = f"stroke-width:{width:g}"
+        dash = [f"{width * part:g}" for part in getattr(mark, "dash", ())]
         if dash:
-            lengths = " ".join(f"{width * part:g}" for part in dash)
-            style += f";stroke-dasharray:{lengths}"
-        css = f"line role-{role}"
+            style += f";stroke-dasharray:{' '.join(dash)}"
+        css = f"line role-{mark.role}"
         self._add("polyline", css, hint, points=_joined(spots), style=style)
 
     def _area(self, spots: Spots, mark: Mark) -> None:
@@ -247,31 +249,16 @@ def _joined(spots: Spots) -> str:
     return " ".join(f"{x:.2f},{y:.2f}" for x, y in spots)
 
 
-def _values(chart: Chart, name: str) -> Iterator[float]:
-    """Yield the finite values that the marks have along an axis."""
-    for mark in chart.marks:
-        for field in {"x": ("x", "edges"), "y": ("y", "low", "high", "heights")}[name]:
-            given = getattr(mark, field, None)
-            if given is None or isinstance(mark, marks.Note):
-                continue
-            values = np.atleast_1d(np.asarray(given, dtype=np.float64))
-            yield from values[np.isfinite(values)].tolist()
-
-
-def _limits(axis: Axis, values: list[float]) -> tuple[float, float]:
-    """Return the ends of an axis."""
-    low = min(values, default=0.0) if axis.low is None else axis.low
-    high = max(values, default=1.0) if axis.high is None else axis.high
-    if axis.log:
-        factor = (high / low) ** axis.margin
-        outer = low / factor, high * factor
-    else:
-        extra = axis.margin * (high - low) or 0.01
-        outer = low - extra, high + extra
-    return (
-        outer[0] if axis.low is None else low,
-        outer[1] if axis.high is None else high,
-    )
+def _values(chart: Chart, fields: Sequence[str]) -> list[float]:
+    """Return the finite values that some fields of the marks hold."""
+    found = [
+        np.ravel(np.asarray(getattr(mark, field, None), dtype=np.float64))
+        for mark in chart.marks
+        if not isinstance(mark, marks.Note)
+        for field in fields
+    ]
+    values = np.concatenate([[], *found])
+    return list(values[np.isfinite(values)])
 
 
 def _ticks(axis: Axis, low: float, high: float) -> list[tuple[float, str]]:

@@ -10,23 +10,20 @@ from isoproj.plot.marks import Chart, Dots
 from isoproj.reporting.facts import Facts
 from isoproj.reporting.wording import METHOD_NAMES
 
+_MOST_KEPT = "no projection under the cap keeps more"
+
 
 def charts_of(facts: Facts) -> dict[str, Chart]:
     """Return by name every chart that the report has facts for."""
-    found = {"bounds": _bounds(facts)}
-    if facts["histogram"]:
-        found["histogram"] = _histogram(facts)
-    if facts["curve"]:
-        found["curve"] = _curve(facts)
-    if facts["frontier"]:
-        found["frontier"] = _frontier(facts)
-    if len(facts["history"]) > 1:
-        names = ("distortion", "lower bound")
-        found["convergence"] = _history(facts["history"], "upper", "lower", names)
-    if len(facts["kept_history"]) > 1:
-        names = ("kept", "no projection under the cap keeps more")
-        found["kept"] = _history(facts["kept_history"], "lower", "upper", names)
-    return found
+    makers = {"histogram": _histogram, "curve": _curve, "frontier": _frontier}
+    found = {name: make(facts) for name, make in makers.items() if facts[name]}
+    for name, sides, labels in (
+        ("history", ("upper", "lower"), ("distortion", "lower bound")),
+        ("kept_history", ("lower", "upper"), ("kept", _MOST_KEPT)),
+    ):
+        if len(facts[name]) > 1:
+            found[name] = _history(facts[name], sides, labels)
+    return found | {"bounds": _bounds(facts)}
 
 
 def _sampled(methods: list[Facts]) -> set[str]:
@@ -94,17 +91,14 @@ def _frontier(facts: Facts) -> Chart:
 
 
 def _history(
-    history: list[Facts], found: str, bound: str, names: tuple[str, str]
+    history: list[Facts], sides: tuple[str, str], labels: tuple[str, str]
 ) -> Chart:
+    """Return the chart of what was found and what bounds it, by round."""
     hints = [
         f"round {step['iteration']}, {step['seconds']:.1f} s: between "
         f"{step['lower']:.4f} and {step['upper']:.4f}"
         for step in history
     ]
-    return charts.history_chart(
-        [step["iteration"] for step in history],
-        [step[found] for step in history],
-        [step[bound] for step in history],
-        labels=names,
-        hints=hints,
-    )
+    rounds = [step["iteration"] for step in history]
+    found, bound = ([step[side] for step in history] for side in sides)
+    return charts.history_chart(rounds, found, bound, labels=labels, hints=hints)

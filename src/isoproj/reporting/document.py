@@ -13,16 +13,21 @@ from typing import Any, Literal
 
 from numpy.typing import ArrayLike
 
-from isoproj.numerics.arrays import Rows
+from isoproj.numerics.arrays import Rows, check_points
 from isoproj.numerics.container import write_atomically
 from isoproj.numerics.extras import needed
 from isoproj.numerics.rounding import at_least, at_most, gap_in_words
 from isoproj.pairs.nearness import Metric
 from isoproj.plot import svg
+from isoproj.plot.images import image_shape_of
 from isoproj.plot.marks import Chart
 from isoproj.plot.style import css_palette
+from isoproj.proof.certificate import certificate_of
+from isoproj.reporting import facts as sections
 from isoproj.reporting.charts import charts_of
-from isoproj.reporting.facts import Facts, Options, facts_of
+from isoproj.reporting.facts import Facts
+from isoproj.reporting.maps import maps_beside, new_points
+from isoproj.reporting.measuring import Scene
 from isoproj.reporting.wording import (
     METHOD_NAMES,
     amount,
@@ -190,21 +195,38 @@ def report(
     >>> print(report(model, X))  # doctest: +ELLIPSIS
     Every one of 435 distances keeps at least ...
     """
-    options = Options(
-        heldout=heldout,
-        labels=labels,
-        image_shape=image_shape,
-        curve=curve,
-        frontier=frontier,
-        maps=maps,
-        recall=recall,
-        metric=metric,
-        max_pairs=max_pairs,
-        model_name=model_name,
-        data_name=data_name,
-        heldout_name=heldout_name,
-    )
-    return Report(facts_of(model, X, options))
+    certificate = certificate_of(model)
+    facts = sections.stated(model, certificate)
+    facts["model"]["name"] = sections.file_name(model_name)
+    facts["data"]["name"] = sections.file_name(data_name)
+    if curve is not None:
+        facts["curve"] = sections.given_curve(curve, certificate.n_components)
+    if frontier is not None:
+        facts["frontier"] = sections.frontier(frontier, certificate)
+    if X is None:
+        return Report(facts)
+    rows, more = check_points(X), None
+    sections.check_labels(labels, int(rows.shape[0]))
+    shape = image_shape_of(rows, image_shape)
+    if heldout is not None:
+        more = sections.checked_heldout(heldout, certificate.n_features)
+    facts["claims"] = sections.checked_claims(model, rows, max_pairs)
+    scene = Scene(certificate, rows, max_pairs=max_pairs)
+    facts |= sections.measured(scene)
+    if curve is None:
+        facts["curve"] = sections.proven_curve(scene)
+    worst = {"worst_pairs": certificate.worst_pairs}
+    if scene.sample.is_whole:
+        worst["pca_worst_pairs"] = scene.audits["pca"].worst_pairs
+    for name, pairs in worst.items():
+        facts[name] = sections.told_pairs(
+            scene, pairs[: sections.N_SHOWN], rows, labels, shape
+        )
+    if more is not None:
+        facts["heldout"] = sections.heldout(scene, more, heldout_name, max_pairs)
+    facts["maps"] = maps_beside(scene, maps, recall, metric)
+    facts["new_points"] = new_points(model, scene, rows, more)
+    return Report(facts)
 
 
 def _rendered(name: str, facts: Facts, *, is_card: bool = False) -> str:

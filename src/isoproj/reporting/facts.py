@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -15,23 +15,16 @@ from isoproj.exceptions import ClaimError
 from isoproj.numerics.arrays import Rows, as_dense, check_points
 from isoproj.numerics.container import versions
 from isoproj.numerics.spectral import Indices
-from isoproj.pairs.nearness import Metric
-from isoproj.plot.images import image_shape_of
 from isoproj.proof.audit import AuditResult
 from isoproj.proof.certificate import Certificate, certificate_of
 from isoproj.proof.verify import check_claims
-from isoproj.reporting.maps import (
-    maps_beside,
-    new_points,
-    prefixes_beside_pca,
-    prefixes_of,
-)
-from isoproj.reporting.measuring import Sample, Scene
+from isoproj.reporting.maps import prefixes_of
+from isoproj.reporting.measuring import Sample, Scene, audited, sample_rows
 from isoproj.reporting.pictures import png_data
 
 FACTS_VERSION = 1
 _BINS = 64
-_SHOWN = 6
+N_SHOWN = 6
 # A label is shown whole up to this many characters.
 _LONGEST = 280
 # A sequence is shown whole up to this many entries.
@@ -40,44 +33,23 @@ _SHORT = 16
 Facts = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Options:
-    """Options of a report besides model and data, as in ``isoproj.report``."""
+def stated(model: Any, certificate: Certificate) -> Facts:  # noqa: ANN401
+    """Return what a model states without its data; what needs them is None.
 
-    heldout: ArrayLike | Rows | None = None
-    labels: Sequence[str] | None = None
-    image_shape: tuple[int, int] | None = None
-    curve: Any = None
-    frontier: Any = None
-    maps: Mapping[str, Any] | None = None
-    recall: int | Sequence[int] | None = None
-    metric: Metric = "euclidean"
-    max_pairs: int = 20_000_000
-    model_name: str | None = None
-    data_name: str | None = None
-    heldout_name: str | None = None
-
-
-def facts_of(model: Any, X: ArrayLike | Rows | None, options: Options) -> Facts:  # noqa: ANN401
-    """Return what a report says of a model; data, where given, are measured.
-
-    The dict holds strings, numbers, None, lists and dicts only. The function raises
-    ``ClaimError`` if a claim does not hold for the data, and ``ValueError`` if an
-    option does not fit them.
+    The dict holds strings, numbers, None, lists and dicts only.
     """
-    certificate = certificate_of(model)
-    facts: Facts = {
+    return {
         "format": "isoproj report",
         "format_version": FACTS_VERSION,
         "sentence": str(certificate),
-        "model": _model_facts(model, certificate, options),
-        "data": _data_facts(certificate, options),
+        "model": _model_facts(model, certificate),
+        "data": _data_facts(certificate),
         "certificate": _bounds(certificate),
         "claims": None,
         "methods": None,
         "histogram": None,
-        "curve": _given_curve(options.curve, certificate),
-        "frontier": _frontier(options.frontier, certificate),
+        "curve": None,
+        "frontier": None,
         "worst_pairs": _bare_pairs(certificate),
         "pca_worst_pairs": None,
         "heldout": None,
@@ -89,18 +61,15 @@ def facts_of(model: Any, X: ArrayLike | Rows | None, options: Options) -> Facts:
         "kept_history": _history(model, kept=True),
         "versions": versions(),
     }
-    if X is not None:
-        facts.update(_measured(model, check_points(X), options, facts))
-    return facts
 
 
-def _model_facts(model: Any, certificate: Certificate, options: Options) -> Facts:  # noqa: ANN401
-    """Return name, parameters and status of a model."""
+def _model_facts(model: Any, certificate: Certificate) -> Facts:  # noqa: ANN401
+    """Return parameters and status of a model, and a place for its name."""
     get_params = getattr(model, "get_params", None)
-    given = get_params(deep=False) if get_params is not None else {}
+    given = {} if get_params is None else get_params(deep=False)
     status = getattr(model, "status_", None)
     return {
-        "name": _named(options.model_name),
+        "name": None,
         "estimator": None if get_params is None else type(model).__name__,
         "parameters": {name: _shown(value) for name, value in given.items()},
         "status": None if status is None else str(status),
@@ -109,7 +78,7 @@ def _model_facts(model: Any, certificate: Certificate, options: Options) -> Fact
     }
 
 
-def _named(name: str | None) -> str | None:
+def file_name(name: str | None) -> str | None:
     """Return a file name as text; bytes that are not UTF-8 become question marks."""
     return None if name is None else name.encode(errors="replace").decode()
 
@@ -124,10 +93,10 @@ def _shown(value: object) -> str:
     return type(value).__name__ if shape is None else f"array of shape {shape}"
 
 
-def _data_facts(certificate: Certificate, options: Options) -> Facts:
+def _data_facts(certificate: Certificate) -> Facts:
     """Return what the certificate knows of the data it was made for."""
     return {
-        "name": _named(options.data_name),
+        "name": None,
         "n_points": certificate.n_points,
         "n_features": certificate.n_features,
         "n_pairs": certificate.n_pairs,
@@ -151,24 +120,19 @@ def _bounds(certificate: Certificate) -> Facts:
     }
 
 
-def _given_curve(curve: Any, certificate: Certificate) -> Facts | None:  # noqa: ANN401
+def given_curve(curve: Any, k: int) -> Facts:  # noqa: ANN401
     """Return the numbers of a curve that the caller computed."""
-    if curve is None:
-        return None
-    ks = [int(k) for k in curve.ks]
     return {
-        "ks": ks,
+        "ks": [int(k) for k in curve.ks],
         "floor": _floats(curve.lower_bound),
         "isoproj": _floats(curve.distortion),
         "pca": None,
-        "k": certificate.n_components,
+        "k": k,
     }
 
 
-def _frontier(found: Any, certificate: Certificate) -> Facts | None:  # noqa: ANN401
+def frontier(found: Any, certificate: Certificate) -> Facts:  # noqa: ANN401
     """Return the numbers of a frontier, if it is of the model's points and size."""
-    if found is None:
-        return None
     k = found.certificates[0].n_components
     if found.certificates[0].fingerprint != certificate.fingerprint:
         msg = (
@@ -211,12 +175,7 @@ def _history(model: Any, *, kept: bool = False) -> list[Facts]:  # noqa: ANN401
         lower, upper = (low, high) if is_nested else (max(lower, low), min(upper, high))
         round_ = {"iteration": step.iteration, "upper": upper, "lower": lower}
         told.append({**round_, "seconds": step.seconds})
-    return _thinned(told)
-
-
-def _thinned(told: list[Facts]) -> list[Facts]:
     # A curve of a few hundred points looks the same as one of thousands.
-    """Return at most about 400 entries, the last among them."""
     stride = max(1, len(told) // 400)
     return told[:-1:stride] + told[-1:]
 
@@ -234,40 +193,7 @@ def _guarantee(certificate: Certificate) -> Facts | None:
     }
 
 
-def _measured(
-    model: Any,  # noqa: ANN401 - an estimator or a certificate
-    rows: Rows,
-    options: Options,
-    facts: Facts,
-) -> Facts:
-    """Return the facts that need the data."""
-    certificate = certificate_of(model)
-    if options.labels is not None and len(options.labels) != rows.shape[0]:
-        msg = (
-            f"labels must name every one of {rows.shape[0]} points; got "
-            f"{len(options.labels)}. Pass one a row."
-        )
-        raise ValueError(msg)
-    shape = image_shape_of(rows, options.image_shape)
-    claims = _checked_claims(model, rows, options.max_pairs)
-    scene = Scene(certificate, rows, max_pairs=options.max_pairs)
-    told = _Teller(scene, rows, options.labels, shape)
-    crushed = scene.pca_worst_pairs()
-    return {
-        "claims": claims,
-        "methods": _methods(scene),
-        "histogram": _histogram(scene),
-        "curve": facts["curve"] or _curve(scene),
-        "worst_pairs": told.pairs(certificate.worst_pairs[:_SHOWN]),
-        "pca_worst_pairs": None if crushed is None else told.pairs(crushed[:_SHOWN]),
-        "heldout": _heldout(scene, options),
-        "nested": prefixes_beside_pca(facts["nested"], scene),
-        "maps": maps_beside(scene, options.maps, options.recall, options.metric),
-        "new_points": new_points(model, scene, rows, _checked_heldout(scene, options)),
-    }
-
-
-def _checked_claims(model: Any, rows: Rows, max_pairs: int) -> Facts:  # noqa: ANN401
+def checked_claims(model: Any, rows: Rows, max_pairs: int) -> Facts:  # noqa: ANN401
     """Recompute the model's claims, all pairs if they are few enough."""
     scan = certificate_of(model).n_pairs <= max_pairs
     claims = check_claims(model, rows, scan=scan)
@@ -283,53 +209,22 @@ def _checked_claims(model: Any, rows: Rows, max_pairs: int) -> Facts:  # noqa: A
     return {"all_pairs": scan, "checked": [asdict(claim) for claim in claims]}
 
 
-def _methods(scene: Scene) -> list[Facts]:
-    """Return what the model, PCA and a random projection lose and keep."""
-    exact, kept = scene.sample.is_whole, scene.variance_kept()
-    methods = [
-        {**_method(name, result, exact=exact), "variance": kept[name]}
-        for name, result in scene.audits.items()
-    ]
+def measured(scene: Scene) -> Facts:
+    """Return what the model, PCA and a random projection do to the points fitted."""
+    kept, certificate = scene.variance_kept(), scene.certificate
+    methods = _methods(scene.sample, scene.audits)
+    for method in methods:
+        method["variance"] = kept[method["name"]]
     # The certificate knows the worst of all pairs, also if a sample was measured.
-    exactly = {"distortion": scene.certificate.distortion, "distortion_is": "exact"}
-    return [methods[0] | exactly, *methods[1:]]
-
-
-def _method(name: str, result: AuditResult, *, exact: bool) -> Facts:
-    """Return what one method loses on the pairs measured."""
+    methods[0] |= {"distortion": certificate.distortion, "distortion_is": "exact"}
     return {
-        "name": name,
-        "distortion": max(0.0, result.distortion),
-        # The worst pair of a sample loses no more than the worst of all.
-        "distortion_is": "exact" if exact else "at least",
-        "mean": result.mean,
-        "quantiles": {f"{q:g}": value for q, value in result.quantiles.items()},
+        "methods": methods,
+        "histogram": _histogram(scene),
+        "nested": prefixes_of(certificate, scene),
     }
 
 
-def _sampling(sample: Sample, n_pairs: int) -> Facts:
-    """Return how many rows and pairs were measured."""
-    return {
-        "is_whole": sample.is_whole,
-        "n_rows": sample.n_rows,
-        "n_all": sample.n_all,
-        "n_pairs": n_pairs,
-    }
-
-
-def _histogram(scene: Scene) -> Facts:
-    """Return the histograms of model and PCA over the same bins."""
-    found = {
-        name: scene.audits[name].coarse_histogram(_BINS) for name in ("isoproj", "pca")
-    }
-    return {
-        "edges": _floats(found["pca"][1]),
-        "counts": {name: counts.tolist() for name, (counts, _) in found.items()},
-        "sampling": _sampling(scene.sample, scene.audits["isoproj"].n_pairs),
-    }
-
-
-def _curve(scene: Scene) -> Facts:
+def proven_curve(scene: Scene) -> Facts:
     """Return PCA's loss and the proven floor at other dimensions."""
     ks = scene.ks()
     return {
@@ -341,88 +236,107 @@ def _curve(scene: Scene) -> Facts:
     }
 
 
-class _Teller:
-    """Shows pairs as pictures, texts or row numbers."""
+def _methods(sample: Sample, audits: dict[str, AuditResult]) -> list[Facts]:
+    """Return what every map loses on the pairs measured."""
+    return [
+        {
+            "name": name,
+            "distortion": max(0.0, result.distortion),
+            # The worst pair of a sample loses no more than the worst of all.
+            "distortion_is": "exact" if sample.is_whole else "at least",
+            "mean": result.mean,
+            "quantiles": {f"{q:g}": value for q, value in result.quantiles.items()},
+        }
+        for name, result in audits.items()
+    ]
 
-    def __init__(
-        self,
-        scene: Scene,
-        rows: Rows,
-        labels: Sequence[str] | None,
-        shape: tuple[int, int] | None,
-    ) -> None:
-        self.scene, self.rows, self.labels, self.shape = scene, rows, labels, shape
 
-    def pairs(self, pairs: Indices) -> list[Facts]:
-        """Return the losses of pairs, with labels and images where there are any."""
-        losses = self.scene.losses(pairs)
-        return [
-            {
-                "pair": [int(i) for i in pair],
-                "isoproj": float(losses["isoproj"][at]),
-                "pca": float(losses["pca"][at]),
-                "labels": self._labels(pair),
-                "images": self._images(pair),
-            }
-            for at, pair in enumerate(pairs)
-        ]
+def _histogram(scene: Scene) -> Facts:
+    """Return the histograms of model and PCA over the same bins."""
+    found = {
+        name: scene.audits[name].coarse_histogram(_BINS) for name in ("isoproj", "pca")
+    }
+    return {
+        "edges": _floats(found["pca"][1]),
+        "counts": {name: counts.tolist() for name, (counts, _) in found.items()},
+        "sampling": scene.sample.facts | {"n_pairs": scene.audits["isoproj"].n_pairs},
+    }
 
-    def _labels(self, pair: Indices) -> list[str] | None:
-        if self.labels is None:
-            return None
-        # With directions the second point is the origin, which has no label.
-        return [
-            _shortened(str(self.labels[i])) if i < len(self.labels) else "origin"
-            for i in pair
-        ]
 
-    def _images(self, pair: Indices) -> list[str] | None:
-        if self.shape is None or max(pair) >= self.rows.shape[0]:
-            return None
-        images = [as_dense(self.rows[[i]]).reshape(self.shape) for i in pair]
-        low = min(float(image.min()) for image in images)
-        high = max(float(image.max()) for image in images)
-        return [png_data(image, low, high) for image in images]
+def told_pairs(
+    scene: Scene,
+    pairs: Indices,
+    rows: Rows,
+    labels: Sequence[str] | None,
+    shape: tuple[int, int] | None,
+) -> list[Facts]:
+    """Return the losses of pairs, with labels and images where there are any."""
+    ours, pca = (scene.losses(name, pairs) for name in ("isoproj", "pca"))
+    return [
+        {
+            "pair": pair.tolist(),
+            "isoproj": float(ours[at]),
+            "pca": float(pca[at]),
+            "labels": None if labels is None else _labels(pair, labels),
+            "images": None if shape is None else _images(pair, rows, shape),
+        }
+        for at, pair in enumerate(pairs)
+    ]
+
+
+def _labels(pair: Indices, labels: Sequence[str]) -> list[str]:
+    """Return the labels of two points; the origin, of directions, has none."""
+    return [_shortened(str(labels[i])) if i < len(labels) else "origin" for i in pair]
+
+
+def _images(pair: Indices, rows: Rows, shape: tuple[int, int]) -> list[str] | None:
+    """Return two rows as images of the same greys; the origin has none."""
+    if max(pair) >= rows.shape[0]:
+        return None
+    images = [as_dense(rows[[i]]).reshape(shape) for i in pair]
+    low, high = float(np.min(images)), float(np.max(images))
+    return [png_data(image, low, high) for image in images]
 
 
 def _bare_pairs(certificate: Certificate) -> list[Facts]:
     """Return the worst pairs as the certificate states them."""
-    found = zip(
-        certificate.worst_pairs.tolist(),
-        certificate.worst_distortions.tolist(),
-        strict=True,
-    )
+    pairs = certificate.worst_pairs[:N_SHOWN].tolist()
+    losses = certificate.worst_distortions[:N_SHOWN].tolist()
     return [
         {"pair": pair, "isoproj": loss, "pca": None, "labels": None, "images": None}
-        for pair, loss in list(found)[:_SHOWN]
+        for pair, loss in zip(pairs, losses, strict=True)
     ]
 
 
-def _heldout(scene: Scene, options: Options) -> Facts | None:
+def heldout(scene: Scene, rows: Rows, name: str | None, max_pairs: int) -> Facts:
     """Return what all methods lose on points that were not fitted."""
-    rows = _checked_heldout(scene, options)
-    if rows is None:
-        return None
-    sample, found = scene.heldout(rows, options.max_pairs)
-    exact = sample.is_whole
+    sample = sample_rows(rows, scene.certificate.pairs.elsewhere(), max_pairs)
+    audits = audited(sample, scene.maps)
     return {
-        "name": _named(options.heldout_name),
+        "name": file_name(name),
         "n_points": int(rows.shape[0]),
-        "methods": [_method(n, found[n], exact=exact) for n in found],
-        "sampling": _sampling(sample, found["isoproj"].n_pairs),
+        "methods": _methods(sample, audits),
+        "sampling": sample.facts | {"n_pairs": audits["isoproj"].n_pairs},
         "pairs": str(sample.pairs),
     }
 
 
-def _checked_heldout(scene: Scene, options: Options) -> Rows | None:
-    """Return the held-out points, or raise ValueError if they do not fit."""
-    if options.heldout is None:
-        return None
-    rows = check_points(options.heldout)
-    expected = scene.certificate.n_features
-    if rows.shape[1] != expected:
+def check_labels(labels: Sequence[str] | None, n_points: int) -> None:
+    """Raise ValueError unless there is a label for every point, or none at all."""
+    if labels is not None and len(labels) != n_points:
         msg = (
-            f"held-out points must have the model's {expected} features; got "
+            f"labels must name every one of {n_points} points; got {len(labels)}. "
+            "Pass one a row."
+        )
+        raise ValueError(msg)
+
+
+def checked_heldout(heldout: ArrayLike | Rows, n_features: int) -> Rows:
+    """Return the held-out points, or raise ValueError if they do not fit."""
+    rows = check_points(heldout)
+    if rows.shape[1] != n_features:
+        msg = (
+            f"held-out points must have the model's {n_features} features; got "
             f"{rows.shape[1]}. Pass the same columns."
         )
         raise ValueError(msg)

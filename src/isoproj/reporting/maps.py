@@ -15,40 +15,34 @@ from isoproj.pairs.nearness import Metric
 from isoproj.pairs.rows import stacked
 from isoproj.pairs.rule import LABELLED, PairKind
 from isoproj.pairs.selection import LARGEST_LIST
-from isoproj.proof.audit import AuditResult, audit
+from isoproj.proof.audit import AuditResult
 from isoproj.proof.certificate import Certificate
 from isoproj.proof.heldout import Heldout, Split, measure_heldout
-from isoproj.reporting.measuring import Scene
+from isoproj.reporting.measuring import Scene, audited
 
 # Kinds of pairs that say nothing of points without a label or a place in a list.
 _FIXED = (*LABELLED, PairKind.LISTED)
 
 
-def prefixes_of(certificate: Certificate) -> list[dict[str, Any]] | None:
-    """Return the bounds of every prefix and of all rows, None without prefixes."""
+def prefixes_of(
+    certificate: Certificate, scene: Scene | None = None
+) -> list[dict[str, Any]] | None:
+    """Return the bounds of every prefix and of all rows, None without prefixes.
+
+    With a scene they stand beside what PCA's worst measured pair loses at each.
+    """
     if not certificate.prefixes:
         return None
+    parts = certificate.by_dimension
+    pca = [None] * len(parts) if scene is None else scene.pca_losses(list(parts))
     return [
         {
             "k": k,
             "distortion": part.distortion,
             "lower_bound": part.lower_bound,
-            "pca": None,
+            "pca": None if loss is None else float(loss),
         }
-        for k, part in certificate.by_dimension.items()
-    ]
-
-
-def prefixes_beside_pca(
-    prefixes: list[dict[str, Any]] | None, scene: Scene
-) -> list[dict[str, Any]] | None:
-    """Return the prefixes with what PCA's worst measured pair loses at each."""
-    if prefixes is None:
-        return None
-    losses = scene.pca_losses([prefix["k"] for prefix in prefixes])
-    return [
-        {**prefix, "pca": float(loss)}
-        for prefix, loss in zip(prefixes, losses, strict=True)
+        for (k, part), loss in zip(parts.items(), pca, strict=True)
     ]
 
 
@@ -69,35 +63,12 @@ def maps_beside(
             msg = f"maps must not be called {name!r}, as the report's own. Rename it."
             raise ValueError(msg)
         measured[str(name)] = linear_map(given, n_features)
+    audits = audited(sample, measured, n_worst=1, recall=recall, metric=metric)
     return {
         "metric": metric,
-        "is_whole": sample.is_whole,
-        "n_rows": sample.n_rows,
-        "n_all": sample.n_all,
-        "rows": [
-            _row(name, components, _audited(scene, components, recall, metric))
-            for name, components in measured.items()
-        ],
+        **sample.facts,
+        "rows": [_row(name, measured[name], audits[name]) for name in measured],
     }
-
-
-def _audited(
-    scene: Scene,
-    components: Array,
-    recall: int | Sequence[int] | None,
-    metric: Metric,
-) -> AuditResult:
-    """Measure a map on the pairs of the scene."""
-    sample = scene.sample
-    return audit(
-        sample.rows,
-        components,
-        orientation="rows",
-        pairs=sample.pairs,
-        n_worst=1,
-        recall=recall,
-        metric=metric,
-    )
 
 
 def _row(name: str, components: Array, result: AuditResult) -> dict[str, Any]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from isoproj.numerics.arrays import Rows
 from isoproj.numerics.spectral import Array, Indices, orthonormal
-from isoproj.numerics.threads import single_blas_thread
 from isoproj.pairs.losses import exact_losses
-from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairKind, PairRule, prepare_pairs
 from isoproj.pairs.worst_pairs import find_worst
 from isoproj.proof.audit import AuditResult, audit
@@ -22,15 +21,23 @@ from isoproj.proof.certificate import Certificate
 _N_SHOWN = 12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Sample:
-    """The rows that methods are measured on, and the pairs that count among them."""
+    """The rows that methods are measured on, and the pairs that count among them.
+
+    ``n_all`` is the number of all rows; ``is_whole`` says that all pairs are there.
+    """
 
     rows: Rows
     pairs: PairRule
-    n_rows: int
     n_all: int
     is_whole: bool
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """How many of the rows methods are measured on."""
+        n_rows = int(self.rows.shape[0])
+        return {"is_whole": self.is_whole, "n_rows": n_rows, "n_all": self.n_all}
 
 
 def sample_rows(rows: Rows, rule: PairRule, max_pairs: int) -> Sample:
@@ -39,29 +46,19 @@ def sample_rows(rows: Rows, rule: PairRule, max_pairs: int) -> Sample:
     Data that are small enough are returned whole. Otherwise the sample is random rows
     with all their pairs, or, where pairs are listed, random pairs of the list.
     """
-    n_all = int(rows.shape[0])
-    draw = np.random.default_rng(0)
+    n_all, draw = int(rows.shape[0]), np.random.default_rng(0)
     if rule.kind is PairKind.LISTED:
         listed = np.asarray(rule.pairs)
-        whole = listed.shape[0] <= max_pairs
-        if not whole:
-            chosen = draw.choice(listed.shape[0], max_pairs, replace=False)
-            listed = listed[np.sort(chosen)]
-        rule = replace(rule, pairs=listed)
-        return Sample(rows=rows, pairs=rule, n_rows=n_all, n_all=n_all, is_whole=whole)
+        if len(listed) <= max_pairs:
+            return Sample(rows, rule, n_all, is_whole=True)
+        chosen = np.sort(draw.choice(len(listed), max_pairs, replace=False))
+        return Sample(rows, replace(rule, pairs=listed[chosen]), n_all, is_whole=False)
     n_rows = int((1.0 + np.sqrt(1.0 + 8.0 * max_pairs)) / 2.0)
     n_rows = max_pairs if rule.kind is PairKind.DIRECTIONS else n_rows
     if n_all <= n_rows:
-        return Sample(rows=rows, pairs=rule, n_rows=n_all, n_all=n_all, is_whole=True)
+        return Sample(rows, rule, n_all, is_whole=True)
     chosen = np.sort(draw.choice(n_all, max(2, n_rows), replace=False))
-    part = rows[chosen]
-    return Sample(
-        rows=part,
-        pairs=rule.of_rows(chosen),
-        n_rows=len(chosen),
-        n_all=n_all,
-        is_whole=False,
-    )
+    return Sample(rows[chosen], rule.of_rows(chosen), n_all, is_whole=False)
 
 
 class Scene:
@@ -75,8 +72,10 @@ class Scene:
         self.certificate = certificate
         self.points, _ = prepare_pairs(rows, certificate.pairs, rotate=True)
         self.sample = sample_rows(rows, certificate.pairs, max_pairs)
-        self._scatter = _scatter(self.points)
-        self._axes = np.asarray(np.linalg.eigh(self._scatter)[1][:, ::-1])
+        # In one dimension numpy returns a number.
+        covariance = np.cov(self.points.coordinates, rowvar=False)
+        self._covariance = np.atleast_2d(covariance)
+        self._axes = np.asarray(np.linalg.eigh(self._covariance)[1][:, ::-1])
         components = certificate.components.astype(np.float64)
         k, d = components.shape
         noise = np.random.default_rng(0).standard_normal((d, k))
@@ -85,7 +84,7 @@ class Scene:
             "pca": self.principal_components(k),
             "random": orthonormal(noise).T,
         }
-        self.audits = _audits(self.sample, self.maps)
+        self.audits = audited(self.sample, self.maps)
 
     def principal_components(self, k: int) -> Array:
         """Return the first ``k`` principal components of all points, one a row."""
@@ -93,11 +92,11 @@ class Scene:
 
     def variance_kept(self) -> dict[str, float]:
         """Return the share of all points' variance that every map keeps."""
-        total = float(np.trace(self._scatter))
+        total = float(np.trace(self._covariance))
         kept = {}
         for name, components in self.maps.items():
             inside = self.points.frame.coordinates_of(components.T)
-            kept[name] = float(np.sum(inside * (self._scatter @ inside))) / total
+            kept[name] = float(np.sum(inside * (self._covariance @ inside))) / total
         return kept
 
     def pca_losses(self, ks: Sequence[int]) -> Array:
@@ -120,16 +119,9 @@ class Scene:
             floor = np.maximum(floor, np.maximum(own, stated))
         return floor
 
-    def losses(self, pairs: Indices) -> dict[str, Array]:
-        """Return the exact losses of given pairs under the model and under PCA."""
-        return {
-            name: exact_losses(self.points, pairs, self.maps[name])
-            for name in ("isoproj", "pca")
-        }
-
-    def pca_worst_pairs(self) -> Indices | None:
-        """Return the pairs that lose most under PCA, None for a sample."""
-        return self.audits["pca"].worst_pairs if self.sample.is_whole else None
+    def losses(self, name: str, pairs: Indices) -> Array:
+        """Return the exact losses of given pairs under a map."""
+        return exact_losses(self.points, pairs, self.maps[name])
 
     def ks(self) -> list[int]:
         """Return numbers of dimensions to draw; the model's own is among them."""
@@ -139,29 +131,20 @@ class Scene:
         prefixes = [part.n_components for part in self.certificate.prefixes]
         return sorted({*ks.tolist(), min(k, top), *(n for n in prefixes if n <= top)})
 
-    def heldout(
-        self, rows: Rows, max_pairs: int
-    ) -> tuple[Sample, dict[str, AuditResult]]:
-        """Audit all maps on points that none of them was fitted on."""
-        sample = sample_rows(rows, self.certificate.pairs.elsewhere(), max_pairs)
-        return sample, _audits(sample, self.maps)
 
-
-def _audits(sample: Sample, maps: dict[str, Array]) -> dict[str, AuditResult]:
+def audited(
+    sample: Sample,
+    maps: Mapping[str, Array],
+    **options: Any,  # noqa: ANN401 - of ``audit``
+) -> dict[str, AuditResult]:
+    """Measure maps on the pairs of a sample."""
     return {
         name: audit(
             sample.rows,
             components,
             orientation="rows",
             pairs=sample.pairs,
-            n_worst=8,
+            **{"n_worst": 8, **options},
         )
         for name, components in maps.items()
     }
-
-
-@single_blas_thread
-def _scatter(points: Points) -> Array:
-    """Return the scatter matrix of the points in span coordinates."""
-    centred = points.coordinates - points.coordinates.mean(axis=0)
-    return np.asarray(centred.T @ centred)

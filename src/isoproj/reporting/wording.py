@@ -50,23 +50,17 @@ def sentences(facts: Facts) -> dict[str, str]:
         "verify": _verify(facts),
         "limits": _LIMITS,
     }
-    if facts["histogram"]:
-        told["histogram"] = _histogram(facts)
-    if facts["curve"]:
-        told["curve"] = _curve(facts)
-    if facts["frontier"]:
-        told["frontier"] = _frontier(facts)
-    if facts["heldout"]:
-        told["heldout"] = _heldout(facts)
-    if facts["nested"]:
-        told["nested"] = _nested(facts)
-    if facts["maps"]:
-        told["maps"] = _maps(facts)
-    if facts["history"]:
-        told["convergence"] = _convergence(facts)
-    if facts["kept_history"]:
-        told["kept"] = _kept(facts)
-    return told
+    sections = {
+        "histogram": _histogram,
+        "curve": _curve,
+        "frontier": _frontier,
+        "heldout": _heldout,
+        "nested": _nested,
+        "maps": _maps,
+        "history": _history,
+        "kept_history": _kept,
+    }
+    return told | {name: say(facts) for name, say in sections.items() if facts[name]}
 
 
 def commands(facts: Facts) -> dict[str, str]:
@@ -213,7 +207,7 @@ def _heldout(facts: Facts) -> str:
     )
 
 
-def _convergence(facts: Facts) -> str:
+def _history(facts: Facts) -> str:
     last = facts["history"][-1]
     text = (
         f"Best distortion and best lower bound so far, {last['iteration']} rounds in "
