@@ -79,9 +79,9 @@ class Search:
         colder = scale * (self.temperatures[1:] or [0.0])[0]
         excess, distortion = known.grow(
             moved,
-            2.0 * temperature + scale * settings.near,
+            2.0 * temperature,
             cap=self.merit.cap,
-            reach=settings.reach * colder + 4.0 * scale * settings.near,
+            reach=settings.reach * colder,
         )
         work += known.search.n_pairs * (k + 2.0)
         is_blind = excess > temperature and not (

@@ -301,7 +301,7 @@ class Fantope:
         return self.space[:, is_filled] * np.sqrt(self.occupations[is_filled])
 
     def has_stopped_gaining(self, bound: float, other: float) -> bool:
-        """Return whether rounds to come promise next to nothing of the open gap.
+        """Return whether rounds to come promise next to nothing.
 
         Gains fall about geometrically, so the last two tell what is to come.
         """
@@ -314,8 +314,7 @@ class Fantope:
             # A poor matrix overlooks as many pairs as may join: a round's gain tells
             # little about those to come.
             return False
-        accuracy = self.settings.accuracy * self.tol * abs(bound)
-        enough = min(self.settings.paying * abs(other - bound), accuracy)
+        enough = self.settings.accuracy * self.tol * abs(bound)
         if self.heat > 1.0:
             # A round that is made again gains nothing; so many in a row are the end.
             is_stuck = len(self.gains) == _STUCK
@@ -346,7 +345,7 @@ class Fantope:
         self.space = self.space @ turn
         factor = self.factor
         worst = max(found.worst, self.cap)
-        level = 1.0 - worst + smoothing + settings.near * scale
+        level = 1.0 - worst + smoothing
         weakest = search.near(factor, level, most=4 * settings.batch)
         self.work += search.n_pairs * (factor.shape[1] + 2.0)
         least = float(weakest.retained[0])

@@ -211,8 +211,8 @@ class _Hunt:
                 begun = self.hull(orthonormal(best.axes + noise), best.chosen)
             hops += 1
             found = self.ascend(begun)
-            gained = found.bound - best.bound
-            is_vain = gained < self.settings.paying * (self.enough - best.bound)
+            least = (1.0 + self.settings.restart_gain) * best.bound
+            is_vain = found.bound < least
             vain = vain + 1 if is_vain and hops > 3 else 0
             best = max(best, found, key=lambda found: found.bound)
         return best if self.pool.is_whole else self.completed(best.axes, best.chosen)

@@ -214,7 +214,7 @@ class _Nested:
         # What is above a cap on its way is neither found nor a bound.
         journal.history = history if merit.prices is None else []
         journal.begin()
-        first = self._measure(merit, known, start, 10.0 * settings.near)
+        first = self._measure(merit, known, start, settings.hottest)
         best = _Best(start, first, self._value(merit, start, first))
         try:
             for temperature in settings.temperatures(0.04, 0.1):
@@ -230,7 +230,7 @@ class _Nested:
                     )
                     images = known.secants.images(basis)[: known.size]
                     seen = merit.excesses(1.0 - merit.retained(images)).max()
-                    slack = 2.0 * (temperature + settings.near)
+                    slack = 2.0 * temperature
                     found = self._measure(merit, known, basis, slack)
                     best.see(basis, found, self._value(merit, basis, found))
                     journal.record(

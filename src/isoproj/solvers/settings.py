@@ -28,13 +28,11 @@ class Settings:
         A stage ends when steps gain less than this multiple of its temperature.
     reach : float
         A pair this many temperatures below the worst one has no weight.
-    near : float
-        Pairs that lose this much less than the worst one, as a share of its loss, join
-        the working set.
     batch : int
         Pairs that one search adds at most; the set has at most ten times as many.
     restart_gain : float
-        A start that lowers the worst loss by a smaller share was in vain.
+        A start that lowers the worst loss, or raises a hull's bound, by a smaller share
+        was in vain.
     patience : float
         Work on starts in vain, one after another, before no more are tried, and all
         work on the search for a hull.
@@ -48,9 +46,9 @@ class Settings:
         of ``tol``.
     spare_columns : int
         Dimensions beyond ``k`` of the subspace that the bound's matrix lives in.
-    paying, accuracy : float
-        The bound has stopped gaining when rounds to come promise less than the first
-        share of the open gap and less than the second share of ``tol``.
+    accuracy : float
+        The bound has stopped gaining when rounds to come promise less than this
+        multiple of ``tol``, as a share of the bound.
     hull_starts : int
         Subspaces through random pairs that the hull search starts from.
     radius : float
@@ -66,7 +64,6 @@ class Settings:
     steps: int = 60
     gain: float = 0.005
     reach: float = 20.0
-    near: float = 0.005
     batch: int = 4_000
     restart_gain: float = 1e-3
     patience: float = 1.5e9
@@ -75,7 +72,6 @@ class Settings:
     bound_steps: float = 10.0
     bound_gain: float = 0.03
     spare_columns: int = 100
-    paying: float = 0.05
     accuracy: float = 0.15
     hull_starts: int = 12
     radius: float = 0.1
