@@ -18,6 +18,7 @@ import matplotlib
 import matplotlib.pyplot as plt
 from docutils.nodes import SkipNode
 from latex2mathml.converter import convert
+from sphinx.domains.python import PyObject
 
 from isoproj import __version__
 
@@ -154,6 +155,9 @@ def _show_outputs(app: Any, page: str, source: list[str]) -> None:
 def setup(app: Any) -> None:
     """Write formulas as MathML; escape before napoleon reads the docstrings."""
     matplotlib.use("Agg")
+    for kind in PyObject.doc_field_types:
+        if kind.name == "variable":
+            kind.label = "Attributes"
     app.connect("builder-inited", _draw_gallery)
     app.connect("source-read", _show_outputs)
     app.add_html_math_renderer("mathml", (_inline_mathml, None), (_block_mathml, None))

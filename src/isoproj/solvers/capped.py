@@ -306,10 +306,10 @@ class _CappedUpper(Searches):
             # A start under the cap must not leave it: any lower price is exact as well.
             basis, first = self.starts[self.n_starts - 1], settings.warm
             price *= 0.01
+        weakest = kept.search.lowest(basis, settings.batch // 2).codes
         known = WorkingSet.begin(
             kept.search,
-            basis,
-            distinct(relaxation.codes),
+            distinct(relaxation.codes, weakest),
             settings,
             self.rng,
             root_of(kept.objective),

@@ -23,7 +23,7 @@ import numpy as np
 
 from isoproj.numerics.arrays import distinct
 from isoproj.numerics.container import Header, Tensors
-from isoproj.numerics.progress import Step
+from isoproj.numerics.progress import OutOfTime, Step, ending_within
 from isoproj.numerics.spectral import (
     Array,
     Indices,
@@ -98,8 +98,10 @@ def drive(
 ) -> Status:
     """Make steps until both sides are done or a limit is reached; return which.
 
-    ``save`` is called after every whole step.
+    ``save`` is called after every whole step. A step ends early where a walk over
+    pairs in it would not end within the limit.
     """
+    clock = goal.journal.clock
     try:
         while not goal.is_enough:
             live = [side for side in sides if not side.is_over]
@@ -107,16 +109,19 @@ def drive(
                 break
             side = max(live, key=lambda side: side.rate)
             before = goal.open
-            work, n_working = side.step()
+            with ending_within(clock.left):
+                work, n_working = side.step()
             side.rate = max(0.0, before - goal.open) / max(work, 1.0)
             try:
                 goal.tell(side.phase, n_working)
             finally:
                 # What a limit has cut short is not what a run without would have found.
-                if save is not None and not goal.journal.clock.is_over:
+                if save is not None and not clock.is_over:
                     save()
     except Stopped as stop:
         return stop.status
+    except OutOfTime:
+        return Status.TIME_LIMIT
     except KeyboardInterrupt:
         return Status.INTERRUPTED
     return goal.status
@@ -138,6 +143,8 @@ class Bounds:
         Relative gap that is enough.
     cap : float or None
         With a cap, knowing on which side of it the least distortion lies is enough.
+    weakest : ndarray of shape (q,)
+        Pairs that the first basis keeps least of.
     """
 
     journal: Journal
@@ -146,6 +153,7 @@ class Bounds:
     weights: Array
     tol: float
     cap: float | None = None
+    weakest: Indices = field(default_factory=lambda: np.empty(0, dtype=np.intp))
     distortion: float = math.inf
     lower: float = 0.0
     relaxed: float = math.inf
@@ -310,9 +318,8 @@ class Upper(Searches):
 
     def __post_init__(self) -> None:
         problem, bounds = self.problem, self.bounds
-        self.known = WorkingSet.begin(
-            problem.search, bounds.basis, bounds.codes, self.settings, self.rng
-        )
+        known = distinct(bounds.codes, bounds.weakest)
+        self.known = WorkingSet.begin(problem.search, known, self.settings, self.rng)
         if problem.start is not None:
             self.rate = math.inf
 
@@ -397,9 +404,8 @@ class Lower:
         """Make a round."""
         bounds, search = self.bounds, self.problem.search
         if self.state is None:
-            half = self.settings.batch // 2
-            weakest = search.lowest(bounds.basis, half).codes
-            codes = distinct(weakest, search.sample(half, self.rng), bounds.codes)
+            sample = search.sample(self.settings.batch // 2, self.rng)
+            codes = distinct(bounds.weakest, sample, bounds.codes)
             self.state = Fantope.begin(
                 search, codes, bounds.basis, self.settings, bounds.fine_tol
             )
@@ -462,7 +468,7 @@ def minimax(problem: Problem, settings: Settings) -> Result:
     """
     search = problem.search
     rng = np.random.default_rng(problem.seed)
-    bounds = _first_bounds(problem, rng)
+    bounds = _first_bounds(problem, settings, rng)
     try:
         bounds.tell("first projection", bounds.codes.size)
         upper = Upper(problem, settings, rng, bounds=bounds)
@@ -487,7 +493,9 @@ def minimax(problem: Problem, settings: Settings) -> Result:
     )
 
 
-def _first_bounds(problem: Problem, rng: np.random.Generator) -> Bounds:
+def _first_bounds(
+    problem: Problem, settings: Settings, rng: np.random.Generator
+) -> Bounds:
     """Return what is known at once: a basis that is given, or the principal axes.
 
     Weights of an earlier solve, or equal ones on random pairs, give a first bound.
@@ -502,11 +510,19 @@ def _first_bounds(problem: Problem, rng: np.random.Generator) -> Bounds:
     basis = np.eye(problem.n_dims, k)
     if problem.start is not None:
         basis = orthonormal(problem.start)
-    bounds = Bounds(problem.journal, basis, codes, weights, problem.tol, problem.cap)
+    weakest = search.lowest(basis, settings.batch // 2)
     kept = top_eigenvalue_sum(search.moment(codes, weights), k)
-    bounds.lower = max(0.0, 1.0 - kept)
-    bounds.distortion = 1.0 - float(search.near(basis, 0.0).retained[0])
-    return bounds
+    return Bounds(
+        problem.journal,
+        basis,
+        codes,
+        weights,
+        problem.tol,
+        problem.cap,
+        weakest=weakest.codes,
+        distortion=1.0 - float(weakest.retained[0]),
+        lower=max(0.0, 1.0 - kept),
+    )
 
 
 @dataclass(slots=True, eq=False)

@@ -46,19 +46,16 @@ class WorkingSet:
     @staticmethod
     def begin(
         search: PairSearch,
-        basis: Array,
         known: Indices,
         settings: Settings,
         rng: np.random.Generator,
         further: Array | None = None,
     ) -> WorkingSet:
-        """Return known pairs, the weakest under a basis, and random ones."""
-        half = settings.batch // 2
+        """Return known pairs and random ones."""
         # The bad pairs of one basis alone would mislead the hot stages, whose smoothed
         # maximum is close to an average over all pairs.
-        sample = search.sample(half, rng)
-        codes = distinct(known, search.lowest(basis, half).codes, sample)
-        return WorkingSet(search, codes, settings, further)
+        sample = search.sample(settings.batch // 2, rng)
+        return WorkingSet(search, distinct(known, sample), settings, further)
 
     @property
     def size(self) -> int:
