@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 
 from isoproj.cli.console import Console
 from isoproj.cli.errors import UsageError
-from isoproj.cli.models import Model, load_model, options_data
+from isoproj.cli.models import load_model, options_data
 from isoproj.cli.outputs import check_outputs, saved
 from isoproj.cli.payloads import told, told_data
 from isoproj.files.formats import Format
-from isoproj.files.read.reading import DataFile
 from isoproj.files.write.anndata import write_anndata
 from isoproj.files.write.writing import (
     Blocks,
@@ -50,12 +49,16 @@ def transform(options: argparse.Namespace, console: Console) -> None:
         write_npy(sys.stdout.buffer, blocks)
         sys.stdout.buffer.flush()
         return
-    unused: list[Blocks] = [blocks]
 
     def write(path: str) -> None:
-        # Blocks can be written once; a second try projects again.
-        fresh = unused.pop() if unused else projected(model.estimator, points)
-        _write(path, options, model, data, fresh)
+        # Blocks can be written once, and after a failure they are written elsewhere.
+        fresh = projected(model.estimator, points)
+        if is_anndata_name(path) and is_anndata_name(data.name):
+            stated = model.certificate
+            write_anndata(path, data.name, fresh, stated, chosen=data.chosen)
+        else:
+            names = [str(name) for name in model.estimator.get_feature_names_out()]
+            write_blocks(path, fresh, names=names)
 
     format_ = output_format(options.output)
     options.output = saved(console, options.output, write)
@@ -74,18 +77,6 @@ def transform(options: argparse.Namespace, console: Console) -> None:
         dtype=str(blocks.dtype),
     )
     console.tell("transform", model=options.model, data=told_data(data), output=output)
-
-
-def _write(
-    path: str, options: argparse.Namespace, model: Model, data: DataFile, blocks: Blocks
-) -> None:
-    """Write the projected points; an .h5ad file becomes a copy with ``obsm``."""
-    if is_anndata_name(path) and is_anndata_name(data.name):
-        stated = model.certificate
-        write_anndata(path, data.name, blocks, stated, chosen=data.chosen)
-        return
-    names = [str(n) for n in model.estimator.get_feature_names_out()]
-    write_blocks(path, blocks, names=names, force=options.force)
 
 
 def _check_pipe(console: Console) -> None:
