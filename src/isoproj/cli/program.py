@@ -73,35 +73,20 @@ def _run(options: argparse.Namespace) -> int:
     except BrokenPipeError:
         raise
     except Exception as error:
-        line = _expected_line(error)
-        if line is None and options.verbose:
-            raise
-        _complain(options.verb, line or _unexpected_line(error))
-        return CLAIM_FAILED if _is_infeasible(error) else UNUSABLE
+        from isoproj.exceptions import InfeasibleError, IsoprojError
+
+        line = line_of(error)
+        expected = (UsageError, IsoprojError, ValueError, OSError, MemoryError)
+        if not isinstance(error, expected):
+            if options.verbose:
+                raise
+            line = (
+                f"{type(error).__name__}: {line} This is a fault of isoproj; -v shows "
+                "where. Please report it."
+            )
+        _complain(options.verb, line)
+        return CLAIM_FAILED if isinstance(error, InfeasibleError) else UNUSABLE
     return UNUSABLE if console.failures else DONE
-
-
-def _is_infeasible(error: Exception) -> bool:
-    """Return whether the error says that no projection satisfies the cap."""
-    from isoproj.exceptions import InfeasibleError
-
-    return isinstance(error, InfeasibleError)
-
-
-def _expected_line(error: Exception) -> str | None:
-    """Return the message of an error that can be expected, or None for any other."""
-    from isoproj.exceptions import IsoprojError
-
-    expected = (UsageError, IsoprojError, ValueError, OSError, MemoryError)
-    return line_of(error) if isinstance(error, expected) else None
-
-
-def _unexpected_line(error: Exception) -> str:
-    """Return the message of an error that only a fault of isoproj explains."""
-    return (
-        f"{type(error).__name__}: {line_of(error)} This is a fault of isoproj; -v "
-        "shows where. Please report it."
-    )
 
 
 def _complain(verb: str, text: str) -> int:
