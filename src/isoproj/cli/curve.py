@@ -13,10 +13,8 @@ from isoproj.cli.models import (
 )
 from isoproj.cli.outputs import check_outputs, save_plot
 from isoproj.cli.payloads import told, told_data
-from isoproj.estimators.curves import (
-    distortion_curve,
-    guarantee_frontier,
-)
+from isoproj.estimators.curves import distortion_curve, guarantee_frontier
+from isoproj.numerics.rounding import counted
 
 
 def curve(options: argparse.Namespace, console: Console) -> None:
@@ -96,11 +94,8 @@ def _sentence(target: float, sufficient: int | None, impossible: int) -> str:
     if sufficient is None:
         text += "not reached by these numbers of dimensions"
     else:
-        text += (
-            "1 dimension suffices"
-            if sufficient == 1
-            else f"{sufficient} dimensions suffice"
-        )
+        verb = "suffices" if sufficient == 1 else "suffice"
+        text += f"{counted(sufficient, 'dimension')} {verb}"
     if impossible:
         text += f"; {impossible} or fewer cannot do it"
     return text

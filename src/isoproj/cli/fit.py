@@ -41,6 +41,11 @@ _METHODS = {
     "near-isometric": "NearIsometricProjection",
     "guaranteed-pca": "GuaranteedPCA",
 }
+# Options whose names are those of parameters.
+_PARAMETERS = (
+    "max_distortion slack objective solver tol max_iter time_limit scale checkpoint "
+    "heldout nested nested_weights memory_limit"
+)
 
 
 def fit(options: argparse.Namespace, console: Console) -> None:
@@ -113,56 +118,40 @@ def _tell_estimate(
 
 def _check_method(options: argparse.Namespace) -> None:
     """Raise UsageError if options contradict each other."""
-    if options.n_components is None and options.max_distortion is None:
-        msg = "-k or --max-distortion must be given; got neither. Add -k 20."
-        raise UsageError(msg)
-    if options.nested is not None and options.max_distortion is not None:
-        msg = "--nested needs -k alone; got --max-distortion. Leave that out."
-        raise UsageError(msg)
-    if options.method == "guaranteed-pca":
-        for name in ("solver", "scale", "checkpoint"):
-            if getattr(options, name) is not None:
-                msg = f"--{name} has no effect with --method guaranteed-pca. Drop it."
-                raise UsageError(msg)
-        return
-    for name in ("slack", "objective"):
-        if getattr(options, name) is not None:
-            msg = f"--{name} needs --method guaranteed-pca. Add it, or drop --{name}."
-            raise UsageError(msg)
-    if options.nested is not None and options.solver == "dual_ascent":
-        msg = "--nested needs the minimax solver. Leave --solver out."
-        raise UsageError(msg)
-    if options.n_components is not None and options.max_distortion is not None:
-        msg = (
+    given = {name for name, value in vars(options).items() if value is not None}
+    fault = ""
+    if not given & {"n_components", "max_distortion"}:
+        fault = "-k or --max-distortion must be given; got neither. Add -k 20."
+    elif given >= {"nested", "max_distortion"}:
+        fault = "--nested needs -k alone; got --max-distortion. Leave that out."
+    elif options.method == "guaranteed-pca":
+        for name in sorted(given & {"solver", "scale", "checkpoint"}):
+            fault = f"--{name} has no effect with --method guaranteed-pca. Drop it."
+    elif alone := given & {"slack", "objective"}:
+        name = min(alone)
+        fault = f"--{name} needs --method guaranteed-pca. Add it, or drop --{name}."
+    elif options.nested is not None and options.solver == "dual_ascent":
+        fault = "--nested needs the minimax solver. Leave --solver out."
+    elif given >= {"n_components", "max_distortion"}:
+        fault = (
             "-k and --max-distortion together need --method guaranteed-pca. Add it, or "
             "leave -k out to find the fewest dimensions."
         )
-        raise UsageError(msg)
+    if fault:
+        raise UsageError(fault)
 
 
 def _parameters(options: argparse.Namespace) -> dict[str, Any]:
     """Return the options that the user gave, as parameters of the estimator."""
-    asked: dict[str, Any] = {
-        "n_components": options.n_components,
-        "max_distortion": options.max_distortion,
-        "slack": options.slack,
-        "objective": options.objective,
-        "solver": options.solver,
-        "tol": options.tol,
-        "max_iter": options.max_iter,
-        "time_limit": options.time_limit,
-        "random_state": options.seed,
-        "scale": options.scale,
-        "checkpoint": options.checkpoint,
-        "heldout": options.heldout,
-        "nested": options.nested,
-        "nested_weights": options.nested_weights,
-        "memory_limit": options.memory_limit,
-        **pair_options(options),
-    }
+    asked = {name: getattr(options, name) for name in _PARAMETERS.split()}
     given = {name: value for name, value in asked.items() if value is not None}
     # n_components=None asks for the fewest; it is not the default of every method.
-    return {"n_components": options.n_components, **given}
+    return {
+        "n_components": options.n_components,
+        "random_state": options.seed,
+        **given,
+        **pair_options(options),
+    }
 
 
 def _show(

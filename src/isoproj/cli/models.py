@@ -167,6 +167,15 @@ def options_data(
     )
 
 
+def read_queries(options: argparse.Namespace, data: DataFile) -> Rows | None:
+    """Read queries, which have the features of the data; None without ``--queries``."""
+    if options.queries is None:
+        return None
+    found = options_data(options, min_rows=1, name=options.queries)
+    check_features(found, int(data.points.shape[1]), data.name)
+    return found.points
+
+
 def memory_limit(options: argparse.Namespace) -> float:
     """Return the memory limit of a command line in bytes, or the default."""
     asked: float | None = getattr(options, "memory_limit", None)
@@ -186,7 +195,7 @@ def pair_options(options: argparse.Namespace) -> dict[str, Any]:
         "pairs": pairs,
         "n_neighbors": options.neighbors,
         "min_distance": options.min_distance,
-        "include_norms": options.include_norms,
+        "include_norms": options.include_norms or None,
     }
     return {name: value for name, value in asked.items() if value is not None}
 

@@ -25,16 +25,13 @@ _LONGEST = 100
 
 def input_files(options: argparse.Namespace) -> list[str]:
     """Return every file and folder that the options of a verb may read."""
-    given = [getattr(options, name, None) for name in INPUTS]
-    names = [name for value in given for name in _texts(value)]
+    given: list[Any] = []
+    for option in INPUTS:
+        value = getattr(options, option, None)
+        given += value if isinstance(value, list) else [value]
+    names = [name for name in given if isinstance(name, str)]
     # FILE:ARRAY reads FILE; a name that exists as it is reads that file.
     return [*names, *(str(split_name(name)[0]) for name in names)]
-
-
-def _texts(value: object) -> list[str]:
-    """Return the texts of an option that has one value, several, or none."""
-    values = value if isinstance(value, list | tuple) else [value]
-    return [one for one in values if isinstance(one, str)]
 
 
 def check_outputs(
@@ -47,7 +44,8 @@ def check_outputs(
 
     ``plot`` is the file of a picture, and ``folder`` a folder that is written whole.
     """
-    for name in (getattr(options, "model", None), getattr(options, "data", None)):
+    known = vars(options)
+    for name in (known.get("model"), known.get("data"), *known.get("maps", ())):
         if name is not None and name != "-":
             check_map_name(name)
     inputs = input_files(options)
