@@ -58,6 +58,8 @@ def refused(run):
         (("fit", "points.npy", "-k", "2", "--pairs", "what"), "what does not exist"),
         (("fit", "none.npy", "-k", "2"), "does not exist"),
         (("fit", ".", "-k", "2"), "it is a directory"),
+        (("fit", "points.npy:x", "-k", "2"), "holds one array, without a name"),
+        (("plan", "points.npy", "--recall", "0.9", "-o", "z.what"), "format"),
         (("fit", "model.isoproj", "-k", "2"), "it is an isoproj model"),
         (("fit", "points.npy", "-k", "2", "-o", "points.npy"), "is an input"),
         (("fit", "points.npy", "-k", "2", "-o", "m.npz"), "Name it m.isoproj"),
@@ -67,6 +69,7 @@ def refused(run):
         (("transform", "points.npy", "model.isoproj", "-o", "z.npy"), "MODEL DATA"),
         (("transform", "model.isoproj", "points.npy"), "-o"),
         (("transform", "model.isoproj", "points.npy", "-o", "z.what"), "format"),
+        (("transform", "model.isoproj", "points.npy", "-o", "z.h5ad"), "copy of"),
         (("transform", "model.isoproj", "points.npy", "-o", "z.bvecs"), "whole"),
         (("transform", "model.isoproj", "wine", "-o", "z.npy"), "the 6 features"),
         (

@@ -6,9 +6,10 @@ import os
 import numpy as np
 import pytest
 
+from isoproj.cli.outputs import check_output
 from isoproj.exceptions import FormatError
 from isoproj.files.read.reading import read_points
-from isoproj.files.write.writing import Blocks, check_output, write_blocks, write_points
+from isoproj.files.write.writing import Blocks, write_blocks, write_points
 
 FLOATS = [
     "a.npy",

@@ -18,7 +18,6 @@ from isoproj.files.read.reading import DataFile, holds_model, read_pairs, read_p
 from isoproj.files.read.sources import split_name
 from isoproj.numerics.arrays import Rows
 from isoproj.numerics.container import read_container
-from isoproj.numerics.maps import Orientation
 from isoproj.numerics.rounding import at_least, gap_in_words
 from isoproj.numerics.storage import MEMORY_LIMIT, Storage
 from isoproj.pairs.rule import WORDS
@@ -26,6 +25,7 @@ from isoproj.proof.certificate import Certificate
 
 if TYPE_CHECKING:
     from isoproj.files.read.maps import MapFile
+    from isoproj.numerics.maps import Orientation
 
 # Share of the memory limit for the data; the rest is for the computation.
 _DATA_SHARE = 0.1

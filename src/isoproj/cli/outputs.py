@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,7 @@ from isoproj.cli.errors import UsageError, line_of
 from isoproj.cli.models import check_map_name
 from isoproj.files.formats import Format, format_of_name
 from isoproj.files.read.sources import split_name
-from isoproj.files.write.writing import check_output, refuse_inputs
-from isoproj.numerics.container import check_writable
+from isoproj.numerics.container import check_writable, ordinary_file
 
 # Options that name something to read, for all verbs.
 INPUTS = ("model", "data", "file", "pairs", "labels", "heldout", "queries", "maps")
@@ -65,6 +64,41 @@ def check_outputs(
     if folder is not None:
         refuse_inputs(Path(folder), inputs)
         check_writable(folder)
+
+
+def check_output(
+    path: str | os.PathLike[str], *, inputs: Sequence[str] = (), force: bool = False
+) -> None:
+    """Raise OSError unless a file may be written; call this before the work starts.
+
+    Files of ``inputs`` are never overwritten, other files only with ``force``.
+    """
+    target = Path(path)
+    if not target.parent.is_dir():
+        msg = (
+            f"{target} cannot be written: there is no folder {target.parent}. "
+            "Create it first."
+        )
+        raise FileNotFoundError(msg)
+    ordinary_file(target)
+    refuse_inputs(target, inputs)
+    if target.exists() and not force:
+        msg = f"{target} exists already. Use --force to overwrite, or name another."
+        raise FileExistsError(msg)
+    check_writable(target)
+
+
+def refuse_inputs(target: Path, inputs: Sequence[str]) -> None:
+    """Raise FileExistsError if a target is one of the inputs, or lies in one."""
+    for name in inputs:
+        source = Path(name)
+        if not source.exists():
+            continue
+        # A map may be a folder; every file in it is an input.
+        around = [target, *target.absolute().parents] if source.is_dir() else [target]
+        if any(path.exists() and path.samefile(source) for path in around):
+            msg = f"{target} is an input and is never overwritten. Name another file."
+            raise FileExistsError(msg)
 
 
 def check_model_name(name: str | None) -> None:

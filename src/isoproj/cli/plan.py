@@ -13,7 +13,7 @@ from isoproj.cli.payloads import Json, told, told_data
 from isoproj.comparison.choosing import choose, fitted_maps
 from isoproj.files.read.reading import DataFile
 from isoproj.files.read.sources import split_name
-from isoproj.files.write.writing import write_points
+from isoproj.files.write.writing import output_format, write_points
 from isoproj.numerics.arrays import Rows
 from isoproj.search.plan import Question, SearchPlan
 
@@ -34,6 +34,8 @@ SYSTEMS = {
 def plan(options: argparse.Namespace, console: Console) -> None:
     """Count the candidates of maps, or choose the cheapest reduced vectors."""
     check_outputs(options, options.output, plot=options.plot)
+    if options.output is not None:
+        output_format(options.output)
     if not options.maps and options.recall is None:
         msg = "plan needs a map before DATA, or --recall R to choose one. Add one."
         raise UsageError(msg)

@@ -17,6 +17,7 @@ from isoproj.cli.models import load_model, options_data
 from isoproj.cli.outputs import check_outputs, saved
 from isoproj.cli.payloads import told, told_data
 from isoproj.files.formats import Format
+from isoproj.files.read.sources import split_name
 from isoproj.files.write.anndata import write_anndata
 from isoproj.files.write.writing import (
     Blocks,
@@ -36,7 +37,8 @@ def transform(options: argparse.Namespace, console: Console) -> None:
     if to_pipe:
         _check_pipe(console)
     else:
-        output_format(options.output)
+        source = str(split_name(options.data)[0])
+        format_ = output_format(options.output, source)
         check_outputs(options, options.output)
     model = load_model(options.model)
     if model.estimator is None:
@@ -53,14 +55,13 @@ def transform(options: argparse.Namespace, console: Console) -> None:
     def write(path: str) -> None:
         # Blocks can be written once, and after a failure they are written elsewhere.
         fresh = projected(model.estimator, points)
-        if is_anndata_name(path) and is_anndata_name(data.name):
+        if is_anndata_name(path):
             stated = model.certificate
             write_anndata(path, data.name, fresh, stated, chosen=data.chosen)
         else:
             names = [str(name) for name in model.estimator.get_feature_names_out()]
             write_blocks(path, fresh, names=names)
 
-    format_ = output_format(options.output)
     options.output = saved(console, options.output, write)
     if format_ is Format.FVECS and blocks.dtype != np.float32:
         console.warn(f"{options.output} holds float32; the projection was float64.")

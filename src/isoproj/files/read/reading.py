@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isoproj.exceptions import FormatError
-from isoproj.files.formats import BUILT_IN, Format
-from isoproj.files.read.arrays import array_contents, is_model, read_array
+from isoproj.files.formats import BUILT_IN, VECTOR_TYPES, Format
 from isoproj.files.read.sources import (
     Content,
     Selection,
@@ -27,6 +26,8 @@ from isoproj.numerics.storage import MEMORY_LIMIT, Storage, row_slices
 
 # Formats whose readers select columns themselves.
 _TABLES = {Format.CSV, Format.TSV, Format.PARQUET, Format.ARROW}
+# Formats of one array, which has no name.
+_NAMELESS = {Format.CSV, Format.TSV, Format.NPY, *VECTOR_TYPES}
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -107,12 +108,18 @@ def contents_of(name: str) -> tuple[str, list[Content]]:
         from isoproj.files.read.columnar import column_contents
 
         return source.format.value, column_contents(source)
+    from isoproj.files.read.arrays import array_contents
+
     return source.format.value, array_contents(source)
 
 
 def holds_model(name: str) -> bool:
     """Return whether a file is an isoproj model, whole or damaged, and not data."""
-    return name not in BUILT_IN and name != "-" and is_model(_located(name))
+    if name in BUILT_IN or name == "-":
+        return False
+    from isoproj.files.read.arrays import is_model
+
+    return is_model(_located(name))
 
 
 def read_pairs(name: str) -> NDArray[np.int64]:
@@ -176,6 +183,12 @@ def _columns_of(points: Rows, at: list[int], storage: Storage) -> Rows:
 
 def _from_source(source: Source, selection: Selection, storage: Storage) -> DataFile:
     """Read a file with the reader of its format."""
+    if source.array is not None and source.format in _NAMELESS:
+        msg = (
+            f"{source.name} must hold {source.array!r}; it holds one array, without a "
+            "name. Leave the name out."
+        )
+        raise FormatError(msg)
     selection = replace(selection, array=selection.array or source.array)
     names: tuple[str, ...] | None = None
     chosen = ""
@@ -190,6 +203,8 @@ def _from_source(source: Source, selection: Selection, storage: Storage) -> Data
 
         points, names, chosen = read_columns(source, selection, storage)
     else:
+        from isoproj.files.read.arrays import read_array
+
         points, chosen = read_array(source, selection, storage)
     return DataFile(
         name=source.name,

@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 import numpy as np
@@ -19,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from isoproj.exceptions import FormatError
 from isoproj.files.formats import EXTENSIONS, VECTOR_TYPES, Format, format_of_name
-from isoproj.numerics.container import check_writable, open_atomically, ordinary_file
+from isoproj.numerics.container import open_atomically
 from isoproj.numerics.extras import needed
 
 # Names of the columns, or None.
@@ -49,41 +48,6 @@ class Blocks:
             start += part.shape[0]
 
 
-def check_output(
-    path: str | os.PathLike[str], *, inputs: Sequence[str] = (), force: bool = False
-) -> None:
-    """Raise OSError unless a file may be written; call this before the work starts.
-
-    Files of ``inputs`` are never overwritten, other files only with ``force``.
-    """
-    target = Path(path)
-    if not target.parent.is_dir():
-        msg = (
-            f"{target} cannot be written: there is no folder {target.parent}. "
-            "Create it first."
-        )
-        raise FileNotFoundError(msg)
-    ordinary_file(target)
-    refuse_inputs(target, inputs)
-    if target.exists() and not force:
-        msg = f"{target} exists already. Use --force to overwrite, or name another."
-        raise FileExistsError(msg)
-    check_writable(target)
-
-
-def refuse_inputs(target: Path, inputs: Sequence[str]) -> None:
-    """Raise FileExistsError if a target is one of the inputs, or lies in one."""
-    for name in inputs:
-        source = Path(name)
-        if not source.exists():
-            continue
-        # A map may be a folder; every file in it is an input.
-        around = [target, *target.absolute().parents] if source.is_dir() else [target]
-        if any(path.exists() and path.samefile(source) for path in around):
-            msg = f"{target} is an input and is never overwritten. Name another file."
-            raise FileExistsError(msg)
-
-
 def write_points(
     path: str | os.PathLike[str],
     points: ArrayLike,
@@ -108,9 +72,6 @@ def write_blocks(
     by block, other formats at once.
     """
     write = _WRITERS[output_format(path)]
-    if is_anndata_name(path):
-        msg = f"{path} must be a copy of an .h5ad input; there is none. Write .npy."
-        raise FormatError(msg)
     labels = list(names) if names is not None else None
     with open_atomically(path) as file:
         if not str(path).lower().endswith(".gz"):
@@ -122,8 +83,11 @@ def write_blocks(
             write(stream, blocks, labels)
 
 
-def output_format(path: str | os.PathLike[str]) -> Format:
-    """Return the format of a name; raise FormatError if points cannot be written so."""
+def output_format(path: str | os.PathLike[str], source: str = "") -> Format:
+    """Return the format of a name; raise FormatError if points cannot be written so.
+
+    An .h5ad file is a copy of the ``source`` of the points with one array more.
+    """
     name = str(path).lower()
     format_ = format_of_name(name)
     if format_ is None or name.endswith(".isoproj"):
@@ -132,6 +96,9 @@ def output_format(path: str | os.PathLike[str]) -> Format:
         raise FormatError(msg)
     if name.endswith(".gz") and not format_.may_be_gzipped:
         msg = f"{path} must not end in .gz: {format_.title} is compressed. Drop it."
+        raise FormatError(msg)
+    if is_anndata_name(name) and not is_anndata_name(source):
+        msg = f"{path} must be a copy of an .h5ad input; there is none. Write .npy."
         raise FormatError(msg)
     return format_
 
