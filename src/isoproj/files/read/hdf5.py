@@ -45,8 +45,8 @@ def read_hdf5(
         content = choose_array(source, contents, selection)
         item = file[content.name]
         if content.dtype.startswith("sparse"):
-            return _read_sparse(item), content.name
-        refuse_elsewhere(item)
+            return _read_sparse(item, file.filename), content.name
+        _refuse_elsewhere(item, file.filename)
         if not content.is_matrix:
             return item[...], content.name
         return storage.filled(item, item.shape, item.dtype), content.name
@@ -83,19 +83,19 @@ def _matrix_asked(selection: Selection, contents: list[Content]) -> Selection:
     return Selection(array=asked)
 
 
-def refuse_elsewhere(data: Any) -> None:  # noqa: ANN401 - h5py has no types
-    """Raise ValueError if the numbers of a data set lie in another file."""
+def _refuse_elsewhere(data: Any, name: str) -> None:  # noqa: ANN401
+    """Raise ValueError if the numbers of a data set lie in another file than this."""
     # A small file from a stranger could otherwise return any file of this machine.
-    if getattr(data, "is_virtual", False) or getattr(data, "external", None):
+    if data.is_virtual or data.external or data.file.filename != name:
         msg = f"{data.name} lies in another file, which isoproj never follows"
         raise ValueError(msg)
 
 
-def _read_sparse(item: Any) -> Rows:  # noqa: ANN401
+def _read_sparse(item: Any, name: str) -> Rows:  # noqa: ANN401
     """Return the sparse matrix that a group holds."""
     parts = [item[part] for part in ("data", "indices", "indptr")]
     for part in parts:
-        refuse_elsewhere(part)
+        _refuse_elsewhere(part, name)
     kind = _text(item.attrs["encoding-type"]).removesuffix("_matrix")
     return sparse_matrix(kind, [part[...] for part in parts], item.attrs["shape"])
 
