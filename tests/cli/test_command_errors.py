@@ -66,6 +66,7 @@ def refused(run):
         (("fit", "points.npy", "-k", "2", "-o", "m.csv.gz"), "named like CSV text"),
         (("fit", "points.npy", "-k", "2", "-o", "model.isoproj"), "--force"),
         (("fit", "points.npy", "-k", "2", "-o", "no/m.isoproj"), "no folder"),
+        (("fit", "points.npy", "-k", "2", "--checkpoint", "no/c"), "no folder"),
         (("transform", "points.npy", "model.isoproj", "-o", "z.npy"), "MODEL DATA"),
         (("transform", "model.isoproj", "points.npy"), "-o"),
         (("transform", "model.isoproj", "points.npy", "-o", "z.what"), "format"),

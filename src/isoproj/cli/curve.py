@@ -34,8 +34,7 @@ def curve(options: argparse.Namespace, console: Console) -> None:
             time_limit=options.time_limit,
             random_state=options.seed,
         )
-    if options.plot is not None:
-        save_plot(console, options.plot, found.plot)
+    save_plot(console, options.plot, found.plot)
     console.say(str(found))
     if found.knees:
         console.say(f"knees: k = {', '.join(map(str, found.knees))}")
@@ -72,8 +71,7 @@ def frontier(options: argparse.Namespace, console: Console) -> None:
             time_limit=options.time_limit,
             random_state=options.seed,
         )
-    if options.plot is not None:
-        save_plot(console, options.plot, found.plot)
+    save_plot(console, options.plot, found.plot)
     console.say(str(found))
     points = [
         told(

@@ -19,7 +19,13 @@ from isoproj.cli.models import (
     prefix_table,
     read_labels,
 )
-from isoproj.cli.outputs import check_model_name, check_outputs, saved
+from isoproj.cli.outputs import (
+    check_model_name,
+    check_output,
+    check_outputs,
+    input_files,
+    saved,
+)
 from isoproj.cli.payloads import told_data, told_heldout, told_or_null, told_prefixes
 from isoproj.estimators.estimate import FitEstimate
 from isoproj.numerics.arrays import Rows, as_dense
@@ -32,15 +38,11 @@ if TYPE_CHECKING:
     from isoproj import GuaranteedPCA, NearIsometricProjection
     from isoproj.files.read.reading import DataFile
 
-# Default number of steps of solvers that take a fixed number.
-_USUAL_STEPS = {"dual_ascent": 120}
+# Default number of steps of the paper's solver.
+_USUAL_STEPS = 120
 _PROOFS = {"fantope": "weights on pairs", "hull": "the hull of some pairs"}
 # A loss above this is explained.
 _MUCH = 0.95
-_METHODS = {
-    "near-isometric": "NearIsometricProjection",
-    "guaranteed-pca": "GuaranteedPCA",
-}
 # Options whose names are those of parameters.
 _PARAMETERS = (
     "max_distortion slack objective solver tol max_iter time_limit scale checkpoint "
@@ -53,6 +55,8 @@ def fit(options: argparse.Namespace, console: Console) -> None:
     _check_method(options)
     check_outputs(options, options.output)
     check_model_name(options.output)
+    if options.checkpoint is not None:
+        check_output(options.checkpoint, inputs=input_files(options), force=True)
     data = options_data(options, min_rows=2)
     if options.n_components is not None:
         check_dimensions([options.n_components], data)
@@ -61,16 +65,15 @@ def fit(options: argparse.Namespace, console: Console) -> None:
         _tell_estimate(options, console, data)
         return
     labels = read_labels(options.labels, data)
-    model = getattr(isoproj, _METHODS[options.method])(**_parameters(options))
+    is_capped = options.method == "guaranteed-pca"
+    name = "GuaranteedPCA" if is_capped else "NearIsometricProjection"
+    model = getattr(isoproj, name)(**_parameters(options))
     start = time.perf_counter()
-    usual = _USUAL_STEPS.get(options.solver)
-    total = None if usual is None else options.max_iter or usual
-    with console.progress(
-        "searching",
-        total=total,
-        aim=model.tol if usual is None else None,
-        limit=options.time_limit,
-    ):
+    total, aim = None, model.tol
+    if options.solver == "dual_ascent":
+        total, aim = options.max_iter or _USUAL_STEPS, None
+    limit = options.time_limit
+    with console.progress("searching", total=total, aim=aim, limit=limit):
         model.fit(data.points, labels)
     seconds = time.perf_counter() - start
     if data.names is not None:

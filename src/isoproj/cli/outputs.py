@@ -37,11 +37,12 @@ def check_outputs(
     options: argparse.Namespace,
     *names: str | None,
     plot: str | None = None,
-    folder: str | None = None,
+    held: set[str] | None = None,
 ) -> None:
     """Raise unless a verb may write its files; None is no file.
 
-    ``plot`` is the file of a picture, and ``folder`` a folder that is written whole.
+    ``plot`` is the file of a picture. Where a folder is written ``held`` names the
+    files in it.
     """
     known = vars(options)
     for name in (known.get("model"), known.get("data"), *known.get("maps", ())):
@@ -53,7 +54,8 @@ def check_outputs(
         msg = "an output must be a file; got -, standard output. Name a file."
         raise UsageError(msg)
     for name in files:
-        check_output(name, inputs=inputs, force=getattr(options, "force", True))
+        force = getattr(options, "force", True)
+        check_output(name, inputs=inputs, force=force, held=held)
     if plot is not None:
         from isoproj.plot.axes import check_figure_name
 
@@ -61,17 +63,19 @@ def check_outputs(
     if len({Path(name).resolve() for name in files}) < len(files):
         msg = f"outputs must be different files; got {files[0]} twice. Name another."
         raise UsageError(msg)
-    if folder is not None:
-        refuse_inputs(Path(folder), inputs)
-        check_writable(folder)
 
 
 def check_output(
-    path: str | os.PathLike[str], *, inputs: Sequence[str] = (), force: bool = False
+    path: str | os.PathLike[str],
+    *,
+    inputs: Sequence[str] = (),
+    force: bool = False,
+    held: set[str] | None = None,
 ) -> None:
     """Raise OSError unless a file may be written; call this before the work starts.
 
-    Files of ``inputs`` are never overwritten, other files only with ``force``.
+    Files of ``inputs`` are never overwritten, other files only with ``force``. With
+    ``held`` it is a folder that is empty or holds files of these names alone.
     """
     target = Path(path)
     if not target.parent.is_dir():
@@ -80,9 +84,22 @@ def check_output(
             "Create it first."
         )
         raise FileNotFoundError(msg)
-    ordinary_file(target)
+    is_taken = target.exists()
+    if held is None:
+        ordinary_file(target)
+    elif is_taken and not target.is_dir():
+        msg = f"{target} must be a folder; it is a file. Name another with -o."
+        raise NotADirectoryError(msg)
+    elif is_taken:
+        found = {entry.name for entry in target.iterdir()}
+        is_taken = bool(found)
+        if found - held:
+            msg = (
+                f"{target} must be empty or an earlier export; it is not. Name another."
+            )
+            raise FileExistsError(msg)
     refuse_inputs(target, inputs)
-    if target.exists() and not force:
+    if is_taken and not force:
         msg = f"{target} exists already. Use --force to overwrite, or name another."
         raise FileExistsError(msg)
     check_writable(target)
@@ -136,8 +153,10 @@ def saved(console: Console, path: str, write: Callable[[str], object]) -> str:
     return path
 
 
-def save_plot(console: Console, path: str, draw: Callable[[], Any]) -> None:
-    """Draw on new axes and write their figure."""
+def save_plot(console: Console, path: str | None, draw: Callable[[], Any]) -> None:
+    """Draw on new axes and write their figure, if there is a file for it."""
+    if path is None:
+        return
     from isoproj.plot.axes import save_axes
 
     axes = draw()

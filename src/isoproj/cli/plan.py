@@ -187,8 +187,7 @@ def _choose(
     )
     console.say(str(found.plan))
     _say_settings(console, found.plan)
-    if options.plot is not None:
-        save_plot(console, options.plot, found.plot)
+    save_plot(console, options.plot, found.plot)
     if options.output is not None:
         saved(console, options.output, lambda p: write_points(p, found.components))
     console.tell(
