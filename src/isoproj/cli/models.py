@@ -145,12 +145,10 @@ def map_of(
     """Read the linear map of a file, a folder or ``first:K``, for the data."""
     from isoproj.files.read.maps import read_map
 
-    n_features = int(data.points.shape[1])
-    if not name.startswith("first:") and split_name(name)[0].is_file():
-        path = split_name(name)[0]
-        if path.suffix.lower() == ".isoproj":
-            check_features(data, load_model(name).certificate.n_features, name)
-    return read_map(name, n_features, orientation=orientation)
+    path, _ = split_name(name)
+    if path.suffix.lower() == ".isoproj" and path.is_file():
+        check_features(data, load_model(name).certificate.n_features, name)
+    return read_map(name, int(data.points.shape[1]), orientation=orientation)
 
 
 def options_data(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import enum
 from pathlib import PurePath
 from typing import Self
@@ -172,19 +173,10 @@ def _is_text(head: bytes) -> bool:
     """Return whether bytes are text in UTF-8 or an old encoding."""
     if b"\x00" in head:
         return False
-    # The last character may be incomplete.
-    for cut in range(min(4, len(head))):
-        try:
-            head[: len(head) - cut].decode("utf-8")
-        except UnicodeDecodeError:
-            if len(head) < HEAD_SIZE:
-                return _is_latin_text(head)
-        else:
-            return True
-    return _is_latin_text(head)
-
-
-def _is_latin_text(head: bytes) -> bool:
-    """Return whether bytes are text in an old encoding: no control characters."""
-    controls = sum(byte < 32 and byte not in b"\t\n\r" for byte in head)
-    return controls == 0
+    try:
+        # The last character may be incomplete.
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        # Text in an old encoding has no control characters.
+        return not any(byte < 32 and byte not in b"\t\n\r" for byte in head)
+    return True

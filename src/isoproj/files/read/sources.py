@@ -47,6 +47,9 @@ class Content:
     shape: tuple[int, ...]
     dtype: str
 
+    def __str__(self) -> str:
+        return f"{self.name or 'an array'} {'x'.join(map(str, self.shape))}"
+
     @property
     def is_matrix(self) -> bool:
         """Whether it is a matrix of real numbers."""
@@ -245,7 +248,7 @@ def choose_array(
     source: Source, contents: Sequence[Content], selection: Selection
 ) -> Content:
     """Return the chosen array, else the only matrix or ``train``, else FormatError."""
-    names = ", ".join(_shown(c) for c in contents) or "nothing"
+    names = ", ".join(map(str, contents)) or "nothing"
     wanted = selection.array
     if wanted is not None:
         for content in contents:
@@ -268,11 +271,6 @@ def choose_array(
         f"holds {names}. Save the points as a matrix."
     )
     raise FormatError(msg)
-
-
-def _shown(content: Content) -> str:
-    """Return name and shape of an array for an error message."""
-    return f"{content.name or 'an array'} {'x'.join(map(str, content.shape))}"
 
 
 def choose_columns(
@@ -303,14 +301,9 @@ def _columns_of(
         high = (int(stop) if stop else n_columns) if colon else low + 1
         if low < high <= n_columns:
             return list(range(low, high))
-    have = _listing(names) if names else f"columns 0 to {n_columns - 1}"
+    have = ", ".join(names[:8]) if names else f"columns 0 to {n_columns - 1}"
+    have += f", ... ({n_columns} in all)" if names and len(names) > 8 else ""
     near = difflib.get_close_matches(word, names or [], n=1)
     hint = f"Did you mean {near[0]!r}?" if near else "Choose from these."
     msg = f"{source} must have the column {word!r}; it has {have}. {hint}"
     raise FormatError(msg)
-
-
-def _listing(names: Sequence[str]) -> str:
-    """Return the first names for an error message."""
-    shown = ", ".join(names[:8])
-    return shown if len(names) <= 8 else f"{shown}, ... ({len(names)} in all)"
