@@ -78,8 +78,6 @@ def _as_transformed(model: Model) -> Certificate:
     """Return the certificate with the matrix that ``transform`` multiplies by."""
     stated = model.certificate
     scale = getattr(model.estimator, "scale_", 1.0)
-    if scale == 1.0:
-        return stated
     scaled = stated.components * stated.components.dtype.type(scale)
     return replace(stated, components=scaled)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
-from typing import Literal
 
 from isoproj.cli.console import Console
 from isoproj.cli.errors import ClaimFailed, UsageError
@@ -23,7 +22,11 @@ from isoproj.reporting.document import report as make_report
 def report(options: argparse.Namespace, console: Console) -> None:
     """Verify a model on its data, and write the report."""
     start = time.perf_counter()
-    kind = _checked_format(options)
+    kind = SUFFIXES.get(Path(options.output).suffix.lower())
+    if kind is None:
+        msg = f"-o must end in .html, .md or .json; got {options.output}. Use .html."
+        raise UsageError(msg)
+    check_outputs(options, options.output)
     model = load_model(options.model)
     data = options_data(options, min_rows=2)
     console.note(str(data))
@@ -70,16 +73,6 @@ def report(options: argparse.Namespace, console: Console) -> None:
         lower_bound=facts["certificate"]["lower_bound"],
         recomputed=facts["claims"]["all_pairs"],
     )
-
-
-def _checked_format(options: argparse.Namespace) -> Literal["html", "markdown", "json"]:
-    """Return the format of the report, after a check of the options."""
-    kind = SUFFIXES.get(Path(options.output).suffix.lower())
-    if kind is None:
-        msg = f"-o must end in .html, .md or .json; got {options.output}. Use .html."
-        raise UsageError(msg)
-    check_outputs(options, options.output)
-    return kind
 
 
 def _frontier(
