@@ -39,6 +39,7 @@ def refused(run):
             "-k must be a whole number, 1 or more; got 'two'",
         ),
         (("fit", "points.npy", "-k", "0"), "1 or more; got '0'"),
+        (("fit", "points.npy", "-k", "2", "--heldout", "x"), "must be a share or"),
         (("fit", "points.npy", "-k", "0", "-o", "model.isoproj"), "1 or more"),
         (("fit", "none.npy", "-k", "1", "-o", "model.isoproj"), "does not exist"),
         (("fit", "points.npy", "--colums", "1:"), "Did you mean --columns?"),

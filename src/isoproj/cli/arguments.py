@@ -201,7 +201,11 @@ def _shape(text: str) -> tuple[int, int]:
 
 def _part(text: str) -> float | int:
     """Return a share or a number of rows, from a text."""
-    return int(text) if text.isdecimal() else float(text)
+    try:
+        return int(text) if text.isdecimal() else float(text)
+    except ValueError:
+        msg = f"must be a share or a number of points; got {text!r}"
+        raise argparse.ArgumentTypeError(msg) from None
 
 
 # What the value of an argument may be, other than a text or a choice.
