@@ -154,7 +154,7 @@ BEFORE = {
         "must end in",
     ),
     "folder too long": (
-        "export missing --to sentence-transformers -o {long}",
+        "export model.isoproj --to sentence-transformers -o {long}",
         "too long a name",
     ),
 }

@@ -63,7 +63,7 @@ def writers(models):
     told = report(model)
 
     def points(path, new):
-        write_points(path, NEW if new else OLD, force=True)
+        write_points(path, NEW if new else OLD)
 
     def saved(path, new):
         (model if new else certificate).save(path)

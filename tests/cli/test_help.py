@@ -52,6 +52,13 @@ def test_the_parser_names_the_methods_that_are_there():
     assert arguments.METHODS.split() == list(METHODS)
 
 
+def test_what_a_value_is_has_a_name_that_the_parser_knows():
+    verbs = build_parser()._subparsers._group_actions[0].choices.values()
+    chosen = [action.choices for verb in verbs for action in verb._actions]
+    # An unknown name would be the only choice.
+    assert [list(c) for c in chosen if c and len(c) == 1] == [["balanced"]]
+
+
 def test_the_version_is_told(run):
     assert run("--version")[1] == f"isoproj {__version__}\n"
 

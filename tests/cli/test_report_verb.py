@@ -84,7 +84,7 @@ def test_other_caps_are_looked_for_on_demand(folder, run):
         (("-o", "r.html", "--labels", "none.txt"), "none.txt does not exist"),
         (("-o", "r.html", "--heldout", "wine"), "6 features of model.isoproj"),
         (("-o", "r.html", "--max-pairs", 0), "1 or more; got '0'"),
-        (("-o", "r.html", "--frontier", 1), "at least 2 caps; got 1"),
+        (("-o", "r.html", "--frontier", 1), "2 or more; got '1'"),
         (("-o", "no/r.html"), "no folder"),
     ],
 )

@@ -62,6 +62,20 @@ def test_sparse_indices_outside_the_matrix_are_refused(cells):
         read_points("cells.h5ad")
 
 
+def test_a_link_to_another_file_is_not_followed(cells):
+    with h5py.File("other.h5", "w") as other:
+        other["points"], other["data"] = np.ones((30, 3)), np.ones(cells[0].nnz)
+    with h5py.File("cells.h5ad", "r+") as file:
+        file["obsm/linked"] = h5py.ExternalLink("other.h5", "/points")
+    with pytest.raises(FormatError, match="must hold 'obsm/linked'"):
+        read_points("cells.h5ad:obsm/linked")
+    with h5py.File("cells.h5ad", "r+") as file:
+        del file["X/data"]
+        file["X/data"] = h5py.ExternalLink("other.h5", "/data")
+    with pytest.raises(FormatError, match="lies in another file"):
+        read_points("cells.h5ad")
+
+
 @pytest.mark.parametrize("array", ["X", "obsm/X_pca"])
 def test_the_projection_is_added_to_a_copy(cells, array):
     before = read_points(f"cells.h5ad:{array}").points

@@ -103,10 +103,12 @@ def original(name, folder):
     rng = np.random.default_rng(1)
     whole = rng.integers(0, 200, size=(12, 3))
     points = whole if name.endswith(("bvecs", "ivecs")) else rng.normal(size=(12, 3))
+    path = folder / name
     if name.startswith("sparse"):
         points = scipy.sparse.random_array((12, 3), density=0.5, rng=rng, format="csr")
-    path = folder / name
-    write_points(path, points)
+        scipy.sparse.save_npz(path, points)
+    else:
+        write_points(path, points)
     return path.read_bytes()
 
 

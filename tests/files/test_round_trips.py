@@ -5,11 +5,11 @@ import os
 
 import numpy as np
 import pytest
-import scipy.sparse
 
+from isoproj.cli.outputs import check_output
 from isoproj.exceptions import FormatError
 from isoproj.files.read.reading import read_points
-from isoproj.files.write.writing import Blocks, check_output, write_blocks, write_points
+from isoproj.files.write.writing import Blocks, write_blocks, write_points
 
 FLOATS = [
     "a.npy",
@@ -64,19 +64,8 @@ def test_vectors_of_whole_numbers_read_what_they_wrote(tmp_path, name):
     np.testing.assert_array_equal(read_points(str(tmp_path / name)).points, points)
     for bad in (points + 0.5, points - 2.0**40):
         with pytest.raises(FormatError, match="whole numbers"):
-            write_points(tmp_path / name, bad, force=True)
+            write_points(tmp_path / name, bad)
     np.testing.assert_array_equal(read_points(str(tmp_path / name)).points, points)
-
-
-def test_sparse_points_go_to_npz_only(tmp_path):
-    points = scipy.sparse.random_array(
-        (9, 6), density=0.4, rng=np.random.default_rng(0)
-    )
-    write_points(tmp_path / "a.npz", points.tocsr())
-    back = read_points(str(tmp_path / "a.npz")).points
-    np.testing.assert_array_equal(back.toarray(), points.toarray())
-    with pytest.raises(FormatError, match="npz"):
-        write_points(tmp_path / "a.npy", points.tocsr())
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.parquet", "a.feather"])
@@ -103,8 +92,9 @@ def test_files_are_not_overwritten_unless_forced(tmp_path):
     path = tmp_path / "a.npy"
     write_points(path, np.eye(2))
     with pytest.raises(FileExistsError, match="--force"):
-        write_points(path, np.eye(3))
-    write_points(path, np.eye(3), force=True)
+        check_output(path)
+    check_output(path, force=True)
+    write_points(path, np.eye(3))
     assert read_points(str(path)).points.shape == (3, 3)
 
 
@@ -120,7 +110,7 @@ def test_devices_and_folders_are_never_replaced(tmp_path):
     # A pipe stands for devices: a test must not aim at a real one.
     os.mkfifo(tmp_path / "pipe.npy")
     with pytest.raises(OSError, match="device"):
-        write_points(tmp_path / "pipe.npy", np.eye(2), force=True)
+        write_points(tmp_path / "pipe.npy", np.eye(2))
     assert (tmp_path / "pipe.npy").is_fifo()
     with pytest.raises(IsADirectoryError, match="directory"):
         check_output(tmp_path, force=True)
@@ -142,7 +132,7 @@ def test_a_full_disk_leaves_the_old_file_and_no_rubbish(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
-        write_points(path, np.eye(3), force=True)
+        write_points(path, np.eye(3))
     assert read_points(str(path)).points.shape == (2, 2)
     assert [p.name for p in tmp_path.iterdir()] == ["a.npy"]
 

@@ -288,7 +288,7 @@ def test_a_warm_start_forgets_pairs_that_no_longer_count(monkeypatch):
         passed.append(problem.dual.pairs)
         return solve(problem)
 
-    monkeypatch.setattr("isoproj.estimators.near_isometric.solve", spy)
+    monkeypatch.setattr("isoproj.solvers.solve.solve", spy)
     model.set_params(pairs=counted).fit(ROWS)
     known = {*map(tuple, np.sort(passed[0], axis=1).tolist())}
     assert known

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from isoproj.cli.console import Console
 from isoproj.cli.errors import ClaimFailed, UsageError
 from isoproj.cli.models import (
-    check_features,
     check_map_name,
     load_model,
     map_of,
@@ -17,6 +16,7 @@ from isoproj.cli.models import (
     options_data,
     pair_options,
     read_labels,
+    read_queries,
 )
 from isoproj.cli.payloads import told, told_data, told_or_null
 from isoproj.numerics.spectral import Array, Indices
@@ -28,7 +28,7 @@ from isoproj.proof.verify import check_claims
 _USUAL_RECALL = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Gate:
     """A claim that the caller asked to hold, with the rows that make it what it is."""
 
@@ -49,9 +49,6 @@ class _Gate:
 
 def audit(options: argparse.Namespace, console: Console) -> None:
     """Measure any linear map on all pairs; fail if a claim asked for does not hold."""
-    if options.worst < 1:
-        msg = f"--worst must be at least 1; got {options.worst}. Ask for one pair."
-        raise UsageError(msg)
     recall = options.recall
     if recall is None and options.recall_at_least is not None:
         recall = [_USUAL_RECALL]
@@ -62,11 +59,7 @@ def audit(options: argparse.Namespace, console: Console) -> None:
     data = options_data(options, min_rows=2)
     read = map_of(options.model, data, options.orientation)
     console.note(str(data))
-    queries = None
-    if options.queries is not None:
-        asked = options_data(options, min_rows=1, name=options.queries)
-        check_features(asked, int(data.points.shape[1]), data.name)
-        queries = asked.points
+    queries = read_queries(options, data)
     labels = read_labels(options.labels, data)
     usual = read.pairs.elsewhere(labels)
     pairs = replace(usual, labels=labels, **pair_options(options))
@@ -98,7 +91,7 @@ def audit(options: argparse.Namespace, console: Console) -> None:
         data=told_data(data),
         histogram=told("Histogram", counts=counts, edges=edges),
         neighbors=found,
-        max_distortion=options.max_distortion,
+        max_distortion=options.at_most,
         nested=[
             told("PrefixLosses", part, n_components=k) for k, part in prefixes.items()
         ],
@@ -144,35 +137,23 @@ def verify(options: argparse.Namespace, console: Console) -> None:
 
 def _claims(options: argparse.Namespace, result: AuditResult) -> list[_Gate]:
     """Return the claims that the user asked for, with the rows that decide them."""
-    claims, allowed, found = [], options.max_distortion, result.neighbors
+    claims, allowed, found = [], options.at_most, result.neighbors
     if allowed is not None:
-        at_least = [("distortion", result.worst_distortions, result.worst_pairs)]
+        at_most = [("distortion", result.worst_distortions, result.worst_pairs)]
         if found is not None and not found.is_own and found.distortions.size:
             name = "distortion of neighbours of queries"
-            at_least.append((name, found.distortions, found.distorted))
-        for name, losses, pairs in at_least:
-            worst = pairs[losses > allowed] if losses[0] > allowed else pairs[:1]
-            claims.append(
-                _Gate(
-                    name=name,
-                    allowed=allowed,
-                    found=float(losses[0]),
-                    holds=bool(losses[0] <= allowed),
-                    rows=worst.tolist(),
-                )
-            )
+            at_most.append((name, found.distortions, found.distorted))
+        for name, losses, pairs in at_most:
+            largest = float(losses[0])
+            holds = largest <= allowed
+            rows = pairs[:1] if holds else pairs[losses > allowed]
+            claims.append(_Gate(name, allowed, largest, holds, rows.tolist()))
     needed = options.recall_at_least
     if needed is not None and found is not None:
         for k, value in found.recall.items():
-            worst = found.worst_queries(k, options.worst)
+            queries = [[int(row)] for row in found.worst_queries(k, options.worst)]
             claims.append(
-                _Gate(
-                    name=f"recall at {k}",
-                    allowed=needed,
-                    found=value,
-                    holds=value >= needed,
-                    rows=[[int(row)] for row in worst],
-                )
+                _Gate(f"recall at {k}", needed, value, value >= needed, queries)
             )
     return claims
 

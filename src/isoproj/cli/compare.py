@@ -36,8 +36,7 @@ def compare(options: argparse.Namespace, console: Console) -> None:
             console, options.output, lambda path: write_atomically(path, lines)
         )
         console.note(f"wrote {path}: {counted(len(comparison.records), 'record')}")
-    if options.plot is not None:
-        save_plot(console, options.plot, comparison.plot)
+    save_plot(console, options.plot, comparison.plot)
     console.say(comparison.table(options.metric))
     console.tell("compare", data=told_data(data), records=comparison.records)
 

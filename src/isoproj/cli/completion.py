@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+# Of every option its verb, its names, and the words that its value may be.
+_Options: TypeAlias = list[tuple[str, Sequence[str], str]]
 
 
 def script(verbs: dict[str, argparse.ArgumentParser], shell: str) -> str:
     """Return the completion script for bash, zsh or fish, from the parsers of verbs."""
-    if shell == "fish":
-        return _fish(verbs)
-    begin = "autoload -U +X bashcompinit && bashcompinit\n" if shell == "zsh" else ""
-    return _bash(verbs, shell, begin)
+    options = [
+        (name, action.option_strings, " ".join(map(str, action.choices or ())))
+        for name, verb in verbs.items()
+        for action in verb._actions
+        if action.option_strings
+    ]
+    return _fish(verbs, options) if shell == "fish" else _bash(verbs, options, shell)
 
 
-def _options(parser: argparse.ArgumentParser) -> list[argparse.Action]:
-    """Return the options of a parser."""
-    return [action for action in parser._actions if action.option_strings]
-
-
-def _words(parser: argparse.ArgumentParser) -> str:
-    """Return all names of options, separated by spaces."""
-    return " ".join(o for action in _options(parser) for o in action.option_strings)
-
-
-def _bash(verbs: dict[str, argparse.ArgumentParser], shell: str, begin: str) -> str:
+def _bash(verbs: Iterable[str], options: _Options, shell: str) -> str:
     """Return the script for bash; zsh runs the same script after one more line."""
-    cases = []
-    for name, verb in verbs.items():
-        for action in _options(verb):
-            if action.choices:
-                marks = "|".join(f"{name}:{o}" for o in action.option_strings)
-                words = " ".join(str(c) for c in action.choices)
-                cases.append(f'    {marks}) words="{words}" ;;')
-    cases += [f'    {name}:*) words="{_words(v)}" ;;' for name, v in verbs.items()]
+    begin = "autoload -U +X bashcompinit && bashcompinit\n" if shell == "zsh" else ""
+    cases = [
+        f'    {"|".join(f"{verb}:{name}" for name in names)}) words="{choices}" ;;'
+        for verb, names, choices in options
+        if choices
+    ]
+    for verb in verbs:
+        words = " ".join(n for its, names, _ in options if its == verb for n in names)
+        cases.append(f'    {verb}:*) words="{words}" ;;')
     body = "\n".join(cases)
     return f"""\
 # eval "$(isoproj --completion {shell})"
@@ -56,22 +55,15 @@ complete -o filenames -F _isoproj isoproj
 """
 
 
-def _fish(verbs: dict[str, argparse.ArgumentParser]) -> str:
+def _fish(verbs: Iterable[str], options: _Options) -> str:
     """Return the script for fish."""
     lines = ["# isoproj --completion fish | source"]
-    lines += [
-        f"complete -c isoproj -n __fish_use_subcommand -f -a {name}" for name in verbs
-    ]
-    for name, verb in verbs.items():
-        for action in _options(verb):
-            marks = "".join(
-                f" -l {o[2:]}" if o.startswith("--") else f" -s {o[1:]}"
-                for o in action.option_strings
-            )
-            choices = " ".join(str(c) for c in action.choices or ())
-            values = f" -x -a '{choices}'" if choices else ""
-            lines.append(
-                f"complete -c isoproj -n '__fish_seen_subcommand_from {name}'"
-                f"{marks}{values}"
-            )
+    lines += [f"complete -c isoproj -n __fish_use_subcommand -f -a {v}" for v in verbs]
+    for verb, names, choices in options:
+        marks = [f"-l {n[2:]}" if n[:2] == "--" else f"-s {n[1:]}" for n in names]
+        values = f" -x -a '{choices}'" if choices else ""
+        lines.append(
+            f"complete -c isoproj -n '__fish_seen_subcommand_from {verb}' "
+            f"{' '.join(marks)}{values}"
+        )
     return "\n".join(lines) + "\n"

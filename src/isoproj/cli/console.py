@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 from isoproj._version import __version__
@@ -23,18 +23,18 @@ _PAUSE, _BLINK = 2.0, 0.1
 _BRIEF = 1.0
 
 
+@dataclass(kw_only=True)
 class Console:
     """Print what a verb reports, as text or as JSON.
 
     With ``quiet`` there are no notes and no progress; ``verbose`` shows every step.
     """
 
-    def __init__(self, *, json: bool, quiet: bool, verbose: bool) -> None:
-        self.json = json
-        self.quiet = quiet
-        self.verbose = verbose
-        self.warnings: list[str] = []
-        self.failures: list[str] = []
+    json: bool
+    quiet: bool
+    verbose: bool
+    warnings: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
 
     def say(self, text: str) -> None:
         """Print a line of the result, unless the result is JSON."""
@@ -66,16 +66,9 @@ class Console:
         """Keep a failure that is told after the result, with the exit status."""
         self.failures.append(text)
 
-    def table(
-        self,
-        names: Sequence[str],
-        rows: Sequence[Sequence[str]],
-        *,
-        title: str = "",
-        caption: str = "",
-    ) -> None:
-        """Print a table, with a line above and below it."""
-        self.say("\n".join(filter(None, [title, aligned(names, rows), caption])))
+    def table(self, names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Print a table."""
+        self.say(aligned(names, rows))
 
     @contextmanager
     def progress(
@@ -99,89 +92,64 @@ class Console:
         pause = _BLINK if is_renewed else 0.0 if self.verbose else _PAUSE
         renewed = renewed_line() if is_renewed else nullcontext(self.note)
         with renewed as show, watching(lambda told: self.note(told.text), Notice):
-            lines = _Lines(show, walks, _Steps(total, aim, limit), pause)
+            lines = _Lines(show, pause, walks, total, aim, limit)
             with watching(lines, Walk | Step):
                 yield
 
 
+@dataclass
 class _Lines:
-    """Tells progress events in lines, at most one in ``pause`` seconds of each kind."""
+    """Tells progress events in lines, at most one in ``pause`` seconds of each kind.
 
-    def __init__(
-        self, show: Callable[[str], None], walks: str, steps: _Steps, pause: float
-    ) -> None:
-        self.show, self.walks, self.pause = show, walks, pause
-        self.steps, self.speed = steps, _Speed()
-        self.next_step = self.next_walk = 0.0
+    With a known ``total`` of steps it tells the best bounds among them. A fit of
+    unknown length may solve several problems one after the other, and tells the best
+    bounds of each itself.
+    """
+
+    show: Callable[[str], None]
+    pause: float
+    walks: str
+    total: int | None
+    aim: float | None
+    limit: float | None
+    best: Step | None = None
+    began: float = field(default_factory=time.monotonic)
+    next_step: float = 0.0
+    next_walk: float = 0.0
 
     def __call__(self, event: Walk | Step) -> None:
         now = time.monotonic()
-        if isinstance(event, Walk):
-            self.speed.see(event)
-            if event.done == 0:
-                # Of a short walk nothing is told.
-                self.next_walk = now + max(_BRIEF, self.pause)
-            elif now >= self.next_walk:
-                self.next_walk = now + self.pause
-                done = f"{event.done:,} of {event.total:,} pairs"
-                self.show(f"{event.name or self.walks}: {done}, {self.speed}")
-            return
-        best = self.steps.see(event)
-        if now >= self.next_step:
-            self.next_step = now + self.pause
-            self.show(best.line(self.steps.total) + self.steps.outlook(event))
+        if isinstance(event, Step):
+            self.best = self._best_with(event)
+            if now >= self.next_step:
+                self.next_step = now + self.pause
+                self.show(self.best.line(self.total) + self._outlook(event))
+        elif event.done == 0:
+            # A new walk begins. Of a short one nothing is told.
+            self.began, self.next_walk = now, now + max(_BRIEF, self.pause)
+        elif now >= self.next_walk:
+            self.next_walk = now + self.pause
+            rate = event.done / max(now - self.began, 1e-9)
+            left = _duration((event.total - event.done) / rate)
+            done = f"{event.done:,} of {event.total:,} pairs"
+            name = event.name or self.walks
+            self.show(f"{name}: {done}, {_rate(rate)}, {left} left")
 
+    def _best_with(self, step: Step) -> Step:
+        """Return the step, with the best bounds so far."""
+        if self.total is None or self.best is None:
+            return step
+        upper = min(step.distortion, self.best.distortion)
+        lower = max(step.lower_bound, self.best.lower_bound)
+        return replace(step, distortion=upper, lower_bound=lower)
 
-class _Steps:
-    """The steps of a fit; with a known ``total``, the best bounds among them.
-
-    A fit of unknown length may solve several problems one after the other, and tells
-    the best bounds of each itself.
-    """
-
-    def __init__(
-        self, total: int | None, aim: float | None, limit: float | None
-    ) -> None:
-        self.total, self.aim, self.limit = total, aim, limit
-        self.best: Step | None = None
-
-    def outlook(self, step: Step) -> str:
+    def _outlook(self, step: Step) -> str:
         """Return the gap aimed at and the time that is left, where they are known."""
-        words = [] if self.aim is None else [f"aims at {100 * self.aim:.3g}%"]
+        words = "" if self.aim is None else f", aims at {100 * self.aim:.3g}%"
         if self.limit is not None:
             left = max(0.0, self.limit - step.seconds)
-            words.append(f"at most {_duration(left)} left")
-        return "".join(f", {word}" for word in words)
-
-    def see(self, step: Step) -> Step:
-        """Return the step, with the best bounds so far."""
-        if self.total is not None and self.best is not None:
-            upper = min(step.distortion, self.best.distortion)
-            lower = max(step.lower_bound, self.best.lower_bound)
-            step = replace(step, distortion=upper, lower_bound=lower)
-        self.best = step
-        return step
-
-
-class _Speed:
-    """Pairs per second and seconds left of a walk over pairs."""
-
-    def __init__(self) -> None:
-        self.start = time.monotonic()
-        self.rate = self.left = 0.0
-
-    def see(self, walk: Walk) -> None:
-        now = time.monotonic()
-        if walk.done == 0:
-            # A new walk begins.
-            self.start = now
-        self.rate = walk.done / max(now - self.start, 1e-9)
-        self.left = (walk.total - walk.done) / max(self.rate, 1e-9)
-
-    def __str__(self) -> str:
-        if self.rate == 0.0:
-            return "no pair done yet"
-        return f"{_rate(self.rate)}, {_duration(self.left)} left"
+            words += f", at most {_duration(left)} left"
+        return words
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can say

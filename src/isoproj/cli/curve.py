@@ -13,10 +13,8 @@ from isoproj.cli.models import (
 )
 from isoproj.cli.outputs import check_outputs, save_plot
 from isoproj.cli.payloads import told, told_data
-from isoproj.estimators.curves import (
-    distortion_curve,
-    guarantee_frontier,
-)
+from isoproj.estimators.curves import distortion_curve, guarantee_frontier
+from isoproj.numerics.rounding import counted
 
 
 def curve(options: argparse.Namespace, console: Console) -> None:
@@ -36,8 +34,7 @@ def curve(options: argparse.Namespace, console: Console) -> None:
             time_limit=options.time_limit,
             random_state=options.seed,
         )
-    if options.plot is not None:
-        save_plot(console, options.plot, found.plot)
+    save_plot(console, options.plot, found.plot)
     console.say(str(found))
     if found.knees:
         console.say(f"knees: k = {', '.join(map(str, found.knees))}")
@@ -74,8 +71,7 @@ def frontier(options: argparse.Namespace, console: Console) -> None:
             time_limit=options.time_limit,
             random_state=options.seed,
         )
-    if options.plot is not None:
-        save_plot(console, options.plot, found.plot)
+    save_plot(console, options.plot, found.plot)
     console.say(str(found))
     points = [
         told(
@@ -96,11 +92,8 @@ def _sentence(target: float, sufficient: int | None, impossible: int) -> str:
     if sufficient is None:
         text += "not reached by these numbers of dimensions"
     else:
-        text += (
-            "1 dimension suffices"
-            if sufficient == 1
-            else f"{sufficient} dimensions suffice"
-        )
+        verb = "suffices" if sufficient == 1 else "suffice"
+        text += f"{counted(sufficient, 'dimension')} {verb}"
     if impossible:
         text += f"; {impossible} or fewer cannot do it"
     return text

@@ -18,7 +18,7 @@ from isoproj.exceptions import DuplicatePointsWarning
 from isoproj.files.read.reading import read_points
 from isoproj.numerics.rounding import at_least
 from isoproj.numerics.spectral import orthonormal
-from isoproj.proof.audit import AuditResult, audit
+from isoproj.proof.audit import audit
 from isoproj.solvers.api import Status
 
 
@@ -35,10 +35,7 @@ def demo(options: argparse.Namespace, console: Console) -> None:
     )
     start = time.perf_counter()
     model = NearIsometricProjection(n_components=k, random_state=0)
-    with (
-        console.progress("searching"),
-        warnings.catch_warnings(),
-    ):
+    with console.progress("searching"), warnings.catch_warnings():
         warnings.simplefilter("ignore", DuplicatePointsWarning)
         model.fit(data.points)
     seconds = time.perf_counter() - start
@@ -48,7 +45,20 @@ def demo(options: argparse.Namespace, console: Console) -> None:
         "random": audit(data.points, orthonormal(random).T, orientation="rows"),
         "isoproj": audit(data.points, model),
     }
-    _show(console, results, model, seconds)
+    rows = []
+    for name, result in results.items():
+        quantiles = [result.quantiles[0.999], result.quantiles[0.5]]
+        losses = [result.distortion, *quantiles, result.mean]
+        rows.append([name, *(f"{loss:.4f}" for loss in losses)])
+    console.say("Share of squared length lost, over all pairs")
+    console.table(["method", "worst pair", "99.9 %", "median", "mean"], rows)
+    lowest = at_least(model.lower_bound_)
+    console.say(f"No projection can push the worst pair below {lowest}")
+    console.say(str(model.certificate_))
+    i, j = model.worst_pairs_[0]
+    console.say(
+        f"Worst pair: images {i} and {j}. Fitted and certified in {seconds:.1f} s."
+    )
     console.tell(
         "demo",
         data=told_data(data),
@@ -59,34 +69,3 @@ def demo(options: argparse.Namespace, console: Console) -> None:
     )
     if model.status_ is Status.INTERRUPTED:
         raise Interrupted
-
-
-def _show(
-    console: Console,
-    results: dict[str, AuditResult],
-    model: NearIsometricProjection,
-    seconds: float,
-) -> None:
-    """Print the table of all methods and the certificate."""
-    rows = [
-        [
-            name,
-            f"{result.distortion:.4f}",
-            f"{result.quantiles[0.999]:.4f}",
-            f"{result.quantiles[0.5]:.4f}",
-            f"{result.mean:.4f}",
-        ]
-        for name, result in results.items()
-    ]
-    console.table(
-        ["method", "worst pair", "99.9 %", "median", "mean"],
-        rows,
-        title="Share of squared length lost, over all pairs",
-        caption="No projection can push the worst pair below "
-        f"{at_least(model.lower_bound_)}",
-    )
-    console.say(str(model.certificate_))
-    i, j = model.worst_pairs_[0]
-    console.say(
-        f"Worst pair: images {i} and {j}. Fitted and certified in {seconds:.1f} s."
-    )

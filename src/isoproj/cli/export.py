@@ -10,7 +10,7 @@ from isoproj.cli.arguments import EXPORTS
 from isoproj.cli.console import Console
 from isoproj.cli.models import Model, load_model
 from isoproj.cli.outputs import check_outputs
-from isoproj.files.export.dense import check_folder, to_dense, write_folder
+from isoproj.files.export.dense import FILES, to_dense, write_folder
 from isoproj.files.export.faiss import to_faiss
 from isoproj.files.export.matrices import to_npy, to_safetensors
 from isoproj.files.export.onnx import to_onnx
@@ -42,11 +42,7 @@ def export(options: argparse.Namespace, console: Console) -> None:
     """Write the projection of a model in another system's format."""
     output = options.output or str(Path(options.model).with_suffix(EXPORTS[options.to]))
     is_folder = options.to == "sentence-transformers"
-    if is_folder:
-        check_folder(output, force=options.force)
-        check_outputs(options, folder=output)
-    else:
-        check_outputs(options, output)
+    check_outputs(options, output, held=FILES if is_folder else None)
     model = load_model(options.model)
     if is_folder:
         files = to_dense(_as_transformed(model), model.mean)
@@ -82,8 +78,6 @@ def _as_transformed(model: Model) -> Certificate:
     """Return the certificate with the matrix that ``transform`` multiplies by."""
     stated = model.certificate
     scale = getattr(model.estimator, "scale_", 1.0)
-    if scale == 1.0:
-        return stated
     scaled = stated.components * stated.components.dtype.type(scale)
     return replace(stated, components=scaled)
 

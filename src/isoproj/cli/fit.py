@@ -19,7 +19,13 @@ from isoproj.cli.models import (
     prefix_table,
     read_labels,
 )
-from isoproj.cli.outputs import check_model_name, check_outputs, saved
+from isoproj.cli.outputs import (
+    check_model_name,
+    check_output,
+    check_outputs,
+    input_files,
+    saved,
+)
 from isoproj.cli.payloads import told_data, told_heldout, told_or_null, told_prefixes
 from isoproj.estimators.estimate import FitEstimate
 from isoproj.numerics.arrays import Rows, as_dense
@@ -32,15 +38,16 @@ if TYPE_CHECKING:
     from isoproj import GuaranteedPCA, NearIsometricProjection
     from isoproj.files.read.reading import DataFile
 
-# Default number of steps of solvers that take a fixed number.
-_USUAL_STEPS = {"dual_ascent": 120}
+# Default number of steps of the paper's solver.
+_USUAL_STEPS = 120
 _PROOFS = {"fantope": "weights on pairs", "hull": "the hull of some pairs"}
 # A loss above this is explained.
 _MUCH = 0.95
-_METHODS = {
-    "near-isometric": "NearIsometricProjection",
-    "guaranteed-pca": "GuaranteedPCA",
-}
+# Options whose names are those of parameters.
+_PARAMETERS = (
+    "max_distortion slack objective solver tol max_iter time_limit scale checkpoint "
+    "heldout nested nested_weights memory_limit"
+)
 
 
 def fit(options: argparse.Namespace, console: Console) -> None:
@@ -48,6 +55,8 @@ def fit(options: argparse.Namespace, console: Console) -> None:
     _check_method(options)
     check_outputs(options, options.output)
     check_model_name(options.output)
+    if options.checkpoint is not None:
+        check_output(options.checkpoint, inputs=input_files(options), force=True)
     data = options_data(options, min_rows=2)
     if options.n_components is not None:
         check_dimensions([options.n_components], data)
@@ -56,16 +65,15 @@ def fit(options: argparse.Namespace, console: Console) -> None:
         _tell_estimate(options, console, data)
         return
     labels = read_labels(options.labels, data)
-    model = getattr(isoproj, _METHODS[options.method])(**_parameters(options))
+    is_capped = options.method == "guaranteed-pca"
+    name = "GuaranteedPCA" if is_capped else "NearIsometricProjection"
+    model = getattr(isoproj, name)(**_parameters(options))
     start = time.perf_counter()
-    usual = _USUAL_STEPS.get(options.solver)
-    total = None if usual is None else options.max_iter or usual
-    with console.progress(
-        "searching",
-        total=total,
-        aim=model.tol if usual is None else None,
-        limit=options.time_limit,
-    ):
+    total, aim = None, model.tol
+    if options.solver == "dual_ascent":
+        total, aim = options.max_iter or _USUAL_STEPS, None
+    limit = options.time_limit
+    with console.progress("searching", total=total, aim=aim, limit=limit):
         model.fit(data.points, labels)
     seconds = time.perf_counter() - start
     if data.names is not None:
@@ -113,56 +121,40 @@ def _tell_estimate(
 
 def _check_method(options: argparse.Namespace) -> None:
     """Raise UsageError if options contradict each other."""
-    if options.n_components is None and options.max_distortion is None:
-        msg = "-k or --max-distortion must be given; got neither. Add -k 20."
-        raise UsageError(msg)
-    if options.nested is not None and options.max_distortion is not None:
-        msg = "--nested needs -k alone; got --max-distortion. Leave that out."
-        raise UsageError(msg)
-    if options.method == "guaranteed-pca":
-        for name in ("solver", "scale", "checkpoint"):
-            if getattr(options, name) is not None:
-                msg = f"--{name} has no effect with --method guaranteed-pca. Drop it."
-                raise UsageError(msg)
-        return
-    for name in ("slack", "objective"):
-        if getattr(options, name) is not None:
-            msg = f"--{name} needs --method guaranteed-pca. Add it, or drop --{name}."
-            raise UsageError(msg)
-    if options.nested is not None and options.solver == "dual_ascent":
-        msg = "--nested needs the minimax solver. Leave --solver out."
-        raise UsageError(msg)
-    if options.n_components is not None and options.max_distortion is not None:
-        msg = (
+    given = {name for name, value in vars(options).items() if value is not None}
+    fault = ""
+    if not given & {"n_components", "max_distortion"}:
+        fault = "-k or --max-distortion must be given; got neither. Add -k 20."
+    elif given >= {"nested", "max_distortion"}:
+        fault = "--nested needs -k alone; got --max-distortion. Leave that out."
+    elif options.method == "guaranteed-pca":
+        for name in sorted(given & {"solver", "scale", "checkpoint"}):
+            fault = f"--{name} has no effect with --method guaranteed-pca. Drop it."
+    elif alone := given & {"slack", "objective"}:
+        name = min(alone)
+        fault = f"--{name} needs --method guaranteed-pca. Add it, or drop --{name}."
+    elif options.nested is not None and options.solver == "dual_ascent":
+        fault = "--nested needs the minimax solver. Leave --solver out."
+    elif given >= {"n_components", "max_distortion"}:
+        fault = (
             "-k and --max-distortion together need --method guaranteed-pca. Add it, or "
             "leave -k out to find the fewest dimensions."
         )
-        raise UsageError(msg)
+    if fault:
+        raise UsageError(fault)
 
 
 def _parameters(options: argparse.Namespace) -> dict[str, Any]:
     """Return the options that the user gave, as parameters of the estimator."""
-    asked: dict[str, Any] = {
-        "n_components": options.n_components,
-        "max_distortion": options.max_distortion,
-        "slack": options.slack,
-        "objective": options.objective,
-        "solver": options.solver,
-        "tol": options.tol,
-        "max_iter": options.max_iter,
-        "time_limit": options.time_limit,
-        "random_state": options.seed,
-        "scale": options.scale,
-        "checkpoint": options.checkpoint,
-        "heldout": options.heldout,
-        "nested": options.nested,
-        "nested_weights": options.nested_weights,
-        "memory_limit": options.memory_limit,
-        **pair_options(options),
-    }
+    asked = {name: getattr(options, name) for name in _PARAMETERS.split()}
     given = {name: value for name, value in asked.items() if value is not None}
     # n_components=None asks for the fewest; it is not the default of every method.
-    return {"n_components": options.n_components, **given}
+    return {
+        "n_components": options.n_components,
+        "random_state": options.seed,
+        **given,
+        **pair_options(options),
+    }
 
 
 def _show(

@@ -10,7 +10,6 @@ from isoproj.cli.payloads import told, told_data, told_or_null, told_prefixes
 from isoproj.exceptions import FormatError
 from isoproj.files.read.reading import contents_of, holds_model, read_points
 from isoproj.files.read.sources import Content
-from isoproj.numerics.arrays import is_sparse
 from isoproj.numerics.rounding import counted
 from isoproj.numerics.storage import MEMORY_LIMIT, Storage
 
@@ -84,17 +83,8 @@ def _data_info(name: str, console: Console) -> None:
             raise
     # The list of contents helps when the points cannot be read without a choice.
     format_, contents = ("", []) if name == "-" else contents_of(name)
-    if data is not None:
-        kind = "sparse " if is_sparse(data.points) else ""
-        part = f", {data.chosen!r}" if data.chosen else ""
-        n_points, n_features = data.points.shape
-        console.say(
-            f"{data.name}: {counted(n_points, 'point')}, "
-            f"{counted(n_features, 'feature')}, "
-            f"{kind}{data.points.dtype} ({data.format}{part})"
-        )
-    else:
-        console.say(f"{name}: {format_}, not usable as it is: {fault}")
+    unusable = f"{name}: {format_}, not usable as it is: {fault}"
+    console.say(unusable if data is None else str(data))
     named = [content for content in contents if content.name]
     if named:
         console.say("holds " + ", ".join(_shown(c) for c in named[:20]))

@@ -18,7 +18,6 @@ from isoproj.files.read.reading import DataFile, holds_model, read_pairs, read_p
 from isoproj.files.read.sources import split_name
 from isoproj.numerics.arrays import Rows
 from isoproj.numerics.container import read_container
-from isoproj.numerics.maps import Orientation
 from isoproj.numerics.rounding import at_least, gap_in_words
 from isoproj.numerics.storage import MEMORY_LIMIT, Storage
 from isoproj.pairs.rule import WORDS
@@ -26,6 +25,7 @@ from isoproj.proof.certificate import Certificate
 
 if TYPE_CHECKING:
     from isoproj.files.read.maps import MapFile
+    from isoproj.numerics.maps import Orientation
 
 # Share of the memory limit for the data; the rest is for the computation.
 _DATA_SHARE = 0.1
@@ -145,12 +145,10 @@ def map_of(
     """Read the linear map of a file, a folder or ``first:K``, for the data."""
     from isoproj.files.read.maps import read_map
 
-    n_features = int(data.points.shape[1])
-    if not name.startswith("first:") and split_name(name)[0].is_file():
-        path = split_name(name)[0]
-        if path.suffix.lower() == ".isoproj":
-            check_features(data, load_model(name).certificate.n_features, name)
-    return read_map(name, n_features, orientation=orientation)
+    path, _ = split_name(name)
+    if path.suffix.lower() == ".isoproj" and path.is_file():
+        check_features(data, load_model(name).certificate.n_features, name)
+    return read_map(name, int(data.points.shape[1]), orientation=orientation)
 
 
 def options_data(
@@ -165,6 +163,15 @@ def options_data(
         min_rows=min_rows,
         storage=Storage(_DATA_SHARE * memory_limit(options)),
     )
+
+
+def read_queries(options: argparse.Namespace, data: DataFile) -> Rows | None:
+    """Read queries, which have the features of the data; None without ``--queries``."""
+    if options.queries is None:
+        return None
+    found = options_data(options, min_rows=1, name=options.queries)
+    check_features(found, int(data.points.shape[1]), data.name)
+    return found.points
 
 
 def memory_limit(options: argparse.Namespace) -> float:
@@ -186,7 +193,7 @@ def pair_options(options: argparse.Namespace) -> dict[str, Any]:
         "pairs": pairs,
         "n_neighbors": options.neighbors,
         "min_distance": options.min_distance,
-        "include_norms": options.include_norms,
+        "include_norms": options.include_norms or None,
     }
     return {name: value for name, value in asked.items() if value is not None}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,7 @@ from isoproj.cli.errors import UsageError, line_of
 from isoproj.cli.models import check_map_name
 from isoproj.files.formats import Format, format_of_name
 from isoproj.files.read.sources import split_name
-from isoproj.files.write.writing import check_output, refuse_inputs
-from isoproj.numerics.container import check_writable
+from isoproj.numerics.container import check_writable, ordinary_file
 
 # Options that name something to read, for all verbs.
 INPUTS = ("model", "data", "file", "pairs", "labels", "heldout", "queries", "maps")
@@ -25,29 +24,28 @@ _LONGEST = 100
 
 def input_files(options: argparse.Namespace) -> list[str]:
     """Return every file and folder that the options of a verb may read."""
-    given = [getattr(options, name, None) for name in INPUTS]
-    names = [name for value in given for name in _texts(value)]
+    given: list[Any] = []
+    for option in INPUTS:
+        value = getattr(options, option, None)
+        given += value if isinstance(value, list) else [value]
+    names = [name for name in given if isinstance(name, str)]
     # FILE:ARRAY reads FILE; a name that exists as it is reads that file.
     return [*names, *(str(split_name(name)[0]) for name in names)]
-
-
-def _texts(value: object) -> list[str]:
-    """Return the texts of an option that has one value, several, or none."""
-    values = value if isinstance(value, list | tuple) else [value]
-    return [one for one in values if isinstance(one, str)]
 
 
 def check_outputs(
     options: argparse.Namespace,
     *names: str | None,
     plot: str | None = None,
-    folder: str | None = None,
+    held: set[str] | None = None,
 ) -> None:
     """Raise unless a verb may write its files; None is no file.
 
-    ``plot`` is the file of a picture, and ``folder`` a folder that is written whole.
+    ``plot`` is the file of a picture. Where a folder is written ``held`` names the
+    files in it.
     """
-    for name in (getattr(options, "model", None), getattr(options, "data", None)):
+    known = vars(options)
+    for name in (known.get("model"), known.get("data"), *known.get("maps", ())):
         if name is not None and name != "-":
             check_map_name(name)
     inputs = input_files(options)
@@ -56,7 +54,8 @@ def check_outputs(
         msg = "an output must be a file; got -, standard output. Name a file."
         raise UsageError(msg)
     for name in files:
-        check_output(name, inputs=inputs, force=getattr(options, "force", True))
+        force = getattr(options, "force", True)
+        check_output(name, inputs=inputs, force=force, held=held)
     if plot is not None:
         from isoproj.plot.axes import check_figure_name
 
@@ -64,9 +63,59 @@ def check_outputs(
     if len({Path(name).resolve() for name in files}) < len(files):
         msg = f"outputs must be different files; got {files[0]} twice. Name another."
         raise UsageError(msg)
-    if folder is not None:
-        refuse_inputs(Path(folder), inputs)
-        check_writable(folder)
+
+
+def check_output(
+    path: str | os.PathLike[str],
+    *,
+    inputs: Sequence[str] = (),
+    force: bool = False,
+    held: set[str] | None = None,
+) -> None:
+    """Raise OSError unless a file may be written; call this before the work starts.
+
+    Files of ``inputs`` are never overwritten, other files only with ``force``. With
+    ``held`` it is a folder that is empty or holds files of these names alone.
+    """
+    target = Path(path)
+    if not target.parent.is_dir():
+        msg = (
+            f"{target} cannot be written: there is no folder {target.parent}. "
+            "Create it first."
+        )
+        raise FileNotFoundError(msg)
+    is_taken = target.exists()
+    if held is None:
+        ordinary_file(target)
+    elif is_taken and not target.is_dir():
+        msg = f"{target} must be a folder; it is a file. Name another with -o."
+        raise NotADirectoryError(msg)
+    elif is_taken:
+        found = {entry.name for entry in target.iterdir()}
+        is_taken = bool(found)
+        if found - held:
+            msg = (
+                f"{target} must be empty or an earlier export; it is not. Name another."
+            )
+            raise FileExistsError(msg)
+    refuse_inputs(target, inputs)
+    if is_taken and not force:
+        msg = f"{target} exists already. Use --force to overwrite, or name another."
+        raise FileExistsError(msg)
+    check_writable(target)
+
+
+def refuse_inputs(target: Path, inputs: Sequence[str]) -> None:
+    """Raise FileExistsError if a target is one of the inputs, or lies in one."""
+    for name in inputs:
+        source = Path(name)
+        if not source.exists():
+            continue
+        # A map may be a folder; every file in it is an input.
+        around = [target, *target.absolute().parents] if source.is_dir() else [target]
+        if any(path.exists() and path.samefile(source) for path in around):
+            msg = f"{target} is an input and is never overwritten. Name another file."
+            raise FileExistsError(msg)
 
 
 def check_model_name(name: str | None) -> None:
@@ -104,8 +153,10 @@ def saved(console: Console, path: str, write: Callable[[str], object]) -> str:
     return path
 
 
-def save_plot(console: Console, path: str, draw: Callable[[], Any]) -> None:
-    """Draw on new axes and write their figure."""
+def save_plot(console: Console, path: str | None, draw: Callable[[], Any]) -> None:
+    """Draw on new axes and write their figure, if there is a file for it."""
+    if path is None:
+        return
     from isoproj.plot.axes import save_axes
 
     axes = draw()

@@ -7,21 +7,14 @@ from typing import Any
 
 from isoproj.cli.console import Console
 from isoproj.cli.errors import ClaimFailed, UsageError
-from isoproj.cli.models import (
-    check_features,
-    check_map_name,
-    load_model,
-    map_of,
-    options_data,
-)
-from isoproj.cli.outputs import check_outputs, saved
+from isoproj.cli.models import load_model, map_of, options_data, read_queries
+from isoproj.cli.outputs import check_outputs, save_plot, saved
 from isoproj.cli.payloads import Json, told, told_data
 from isoproj.comparison.choosing import choose, fitted_maps
 from isoproj.files.read.reading import DataFile
 from isoproj.files.read.sources import split_name
-from isoproj.files.write.writing import write_points
+from isoproj.files.write.writing import output_format, write_points
 from isoproj.numerics.arrays import Rows
-from isoproj.plot.axes import save_axes
 from isoproj.search.plan import Question, SearchPlan
 
 # Rows that a gate names.
@@ -41,21 +34,17 @@ SYSTEMS = {
 def plan(options: argparse.Namespace, console: Console) -> None:
     """Count the candidates of maps, or choose the cheapest reduced vectors."""
     check_outputs(options, options.output, plot=options.plot)
+    if options.output is not None:
+        output_format(options.output)
     if not options.maps and options.recall is None:
         msg = "plan needs a map before DATA, or --recall R to choose one. Add one."
         raise UsageError(msg)
     if options.recall is None and (options.plot or options.output):
         msg = "--plot and -o are for a choice. Add --recall R, the share to be found."
         raise UsageError(msg)
-    for name in options.maps:
-        check_map_name(name)
     data = options_data(options, min_rows=2)
     console.note(str(data))
-    queries = None
-    if options.queries is not None:
-        asked = options_data(options, min_rows=1, name=options.queries)
-        check_features(asked, int(data.points.shape[1]), data.name)
-        queries = asked.points
+    queries = read_queries(options, data)
     if options.recall is not None:
         _choose(options, console, data, queries)
     else:
@@ -169,9 +158,6 @@ def _choose(
     options: argparse.Namespace, console: Console, data: DataFile, queries: Rows | None
 ) -> None:
     """Measure reduced vectors of every kind and tell the cheapest."""
-    if not 0.0 < options.recall <= 1.0:
-        msg = f"--recall must be above 0, at most 1; got {options.recall:g}. Try 0.99."
-        raise UsageError(msg)
     maps: Any = fitted_maps(options.n_components, options.time_limit, options.seed)
     if options.maps:
         read = [map_of(name, data, options.orientation) for name in options.maps]
@@ -201,9 +187,7 @@ def _choose(
     )
     console.say(str(found.plan))
     _say_settings(console, found.plan)
-    if options.plot is not None:
-        axes = found.plot()
-        saved(console, options.plot, lambda path: save_axes(axes, path))
+    save_plot(console, options.plot, found.plot)
     if options.output is not None:
         saved(console, options.output, lambda p: write_points(p, found.components))
     console.tell(

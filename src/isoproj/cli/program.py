@@ -6,14 +6,15 @@ import argparse
 import contextlib
 import importlib
 import os
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from isoproj.cli.arguments import parse
 from isoproj.cli.errors import ClaimFailed, Interrupted, UsageError, line_of
-from isoproj.cli.interrupts import answered
 
 if TYPE_CHECKING:
     from isoproj.cli.console import Console
@@ -22,6 +23,8 @@ DONE, CLAIM_FAILED, UNUSABLE, STOPPED = 0, 1, 2, 130
 # Status that shells show for a program whose output is no longer read (SIGPIPE).
 GONE = 141
 
+# Seconds in which a verb may end by itself after Ctrl-C before the process ends.
+_GRACE = 0.3
 # Verbs whose module has the name of another verb.
 _MODULES = {"verify": "audit", "frontier": "curve"}
 
@@ -36,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return STOPPED
     try:
-        with answered(options.verb, STOPPED):
+        with _answered(options.verb):
             status = _run(options)
         sys.stdout.flush()
     except BrokenPipeError:
@@ -73,35 +76,20 @@ def _run(options: argparse.Namespace) -> int:
     except BrokenPipeError:
         raise
     except Exception as error:
-        line = _expected_line(error)
-        if line is None and options.verbose:
-            raise
-        _complain(options.verb, line or _unexpected_line(error))
-        return CLAIM_FAILED if _is_infeasible(error) else UNUSABLE
+        from isoproj.exceptions import InfeasibleError, IsoprojError
+
+        line = line_of(error)
+        expected = (UsageError, IsoprojError, ValueError, OSError, MemoryError)
+        if not isinstance(error, expected):
+            if options.verbose:
+                raise
+            line = (
+                f"{type(error).__name__}: {line} This is a fault of isoproj; -v shows "
+                "where. Please report it."
+            )
+        _complain(options.verb, line)
+        return CLAIM_FAILED if isinstance(error, InfeasibleError) else UNUSABLE
     return UNUSABLE if console.failures else DONE
-
-
-def _is_infeasible(error: Exception) -> bool:
-    """Return whether the error says that no projection satisfies the cap."""
-    from isoproj.exceptions import InfeasibleError
-
-    return isinstance(error, InfeasibleError)
-
-
-def _expected_line(error: Exception) -> str | None:
-    """Return the message of an error that can be expected, or None for any other."""
-    from isoproj.exceptions import IsoprojError
-
-    expected = (UsageError, IsoprojError, ValueError, OSError, MemoryError)
-    return line_of(error) if isinstance(error, expected) else None
-
-
-def _unexpected_line(error: Exception) -> str:
-    """Return the message of an error that only a fault of isoproj explains."""
-    return (
-        f"{type(error).__name__}: {line_of(error)} This is a fault of isoproj; -v "
-        "shows where. Please report it."
-    )
 
 
 def _complain(verb: str, text: str) -> int:
@@ -131,3 +119,46 @@ def _shown_warnings(console: Console) -> Iterator[None]:
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = show
         yield
+
+
+@contextlib.contextmanager
+def _answered(verb: str) -> Iterator[None]:
+    """Answer Ctrl-C from a thread of its own, whatever the main thread is busy with.
+
+    Where nothing is found yet, or at the second, the process ends.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    is_usual = is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not is_usual or os.name != "posix":
+        yield
+        return
+    hear, told = os.pipe()
+    os.set_blocking(told, False)
+    is_over = threading.Event()
+    threading.Thread(target=_listen, args=(hear, verb, is_over), daemon=True).start()
+    before = signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+    try:
+        yield
+    finally:
+        is_over.set()
+        signal.set_wakeup_fd(before)
+        os.close(told)
+
+
+def _listen(hear: int, verb: str, is_over: threading.Event) -> None:
+    """Answer every Ctrl-C; end the process where there is nothing to wait for."""
+    n_heard = 0
+    while heard := os.read(hear, 64):
+        n_heard += heard.count(signal.SIGINT)
+        if not n_heard:
+            continue
+        # Whoever has not imported this yet has found nothing either.
+        module = sys.modules.get("isoproj.numerics.interrupts")
+        stop = module.present_stop() if module is not None else None
+        if n_heard == 1 and stop is not None and stop.is_begun:
+            stop.ask()
+        elif not is_over.wait(_GRACE):
+            with contextlib.suppress(OSError):
+                os.write(2, f"isoproj {verb}: stopped; nothing was written.\n".encode())
+            os._exit(STOPPED)
+    os.close(hear)

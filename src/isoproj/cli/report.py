@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import re
 import time
 from pathlib import Path
-from typing import Literal
 
 from isoproj.cli.console import Console
 from isoproj.cli.errors import ClaimFailed, UsageError
-from isoproj.cli.models import (
-    check_map_name,
-    load_model,
-    map_of,
-    options_data,
-    read_labels,
-)
+from isoproj.cli.models import load_model, map_of, options_data, read_labels
 from isoproj.cli.outputs import check_outputs, saved
 from isoproj.cli.payloads import told, told_data
 from isoproj.estimators.curves import Frontier, guarantee_frontier
@@ -30,11 +22,12 @@ from isoproj.reporting.document import report as make_report
 def report(options: argparse.Namespace, console: Console) -> None:
     """Verify a model on its data, and write the report."""
     start = time.perf_counter()
-    kind = _checked_format(options)
-    shape = _image_shape(options.image_shape)
+    kind = SUFFIXES.get(Path(options.output).suffix.lower())
+    if kind is None:
+        msg = f"-o must end in .html, .md or .json; got {options.output}. Use .html."
+        raise UsageError(msg)
+    check_outputs(options, options.output)
     model = load_model(options.model)
-    for name in options.maps:
-        check_map_name(name)
     data = options_data(options, min_rows=2)
     console.note(str(data))
     points = model.check_fits(data)
@@ -48,7 +41,7 @@ def report(options: argparse.Namespace, console: Console) -> None:
             points,
             heldout=heldout,
             labels=read_labels(options.labels, data),
-            image_shape=shape,
+            image_shape=options.image_shape,
             frontier=_frontier(options, model.certificate, points),
             maps={name: map_of(name, data).components for name in options.maps},
             recall=options.recall,
@@ -82,22 +75,6 @@ def report(options: argparse.Namespace, console: Console) -> None:
     )
 
 
-def _checked_format(options: argparse.Namespace) -> Literal["html", "markdown", "json"]:
-    """Return the format of the report, after a check of the options."""
-    kind = SUFFIXES.get(Path(options.output).suffix.lower())
-    if kind is None:
-        msg = f"-o must end in .html, .md or .json; got {options.output}. Use .html."
-        raise UsageError(msg)
-    if options.max_pairs < 1:
-        msg = f"--max-pairs must be at least 1; got {options.max_pairs}. Leave it out."
-        raise UsageError(msg)
-    if options.frontier is not None and options.frontier < 2:
-        msg = f"--frontier must be at least 2 caps; got {options.frontier}. Try 7."
-        raise UsageError(msg)
-    check_outputs(options, options.output)
-    return kind
-
-
 def _frontier(
     options: argparse.Namespace, certificate: Certificate, points: Rows
 ) -> Frontier | None:
@@ -112,14 +89,3 @@ def _frontier(
         objective="variance" if guarantee is None else guarantee.objective.value,
         pairs=certificate.pairs,
     )
-
-
-def _image_shape(text: str | None) -> tuple[int, int] | None:
-    """Return height and width of a text such as 28x28."""
-    if text is None:
-        return None
-    sides = re.fullmatch(r"(\d{1,6})[xX](\d{1,6})", text)
-    if sides is None:
-        msg = f"--image-shape must look like 28x28; got {text!r}. Height comes first."
-        raise UsageError(msg)
-    return int(sides[1]), int(sides[2])

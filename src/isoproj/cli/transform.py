@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from isoproj.cli.console import Console
 from isoproj.cli.errors import UsageError
-from isoproj.cli.models import Model, load_model, options_data
+from isoproj.cli.models import load_model, options_data
 from isoproj.cli.outputs import check_outputs, saved
 from isoproj.cli.payloads import told, told_data
 from isoproj.files.formats import Format
-from isoproj.files.read.reading import DataFile
+from isoproj.files.read.sources import split_name
 from isoproj.files.write.anndata import write_anndata
 from isoproj.files.write.writing import (
     Blocks,
@@ -37,7 +37,8 @@ def transform(options: argparse.Namespace, console: Console) -> None:
     if to_pipe:
         _check_pipe(console)
     else:
-        output_format(options.output)
+        source = str(split_name(options.data)[0])
+        format_ = output_format(options.output, source)
         check_outputs(options, options.output)
     model = load_model(options.model)
     if model.estimator is None:
@@ -50,14 +51,17 @@ def transform(options: argparse.Namespace, console: Console) -> None:
         write_npy(sys.stdout.buffer, blocks)
         sys.stdout.buffer.flush()
         return
-    unused: list[Blocks] = [blocks]
 
     def write(path: str) -> None:
-        # Blocks can be written once; a second try projects again.
-        fresh = unused.pop() if unused else projected(model.estimator, points)
-        _write(path, options, model, data, fresh)
+        # Blocks can be written once, and after a failure they are written elsewhere.
+        fresh = projected(model.estimator, points)
+        if is_anndata_name(path):
+            stated = model.certificate
+            write_anndata(path, data.name, fresh, stated, chosen=data.chosen)
+        else:
+            names = [str(name) for name in model.estimator.get_feature_names_out()]
+            write_blocks(path, fresh, names=names)
 
-    format_ = output_format(options.output)
     options.output = saved(console, options.output, write)
     if format_ is Format.FVECS and blocks.dtype != np.float32:
         console.warn(f"{options.output} holds float32; the projection was float64.")
@@ -74,18 +78,6 @@ def transform(options: argparse.Namespace, console: Console) -> None:
         dtype=str(blocks.dtype),
     )
     console.tell("transform", model=options.model, data=told_data(data), output=output)
-
-
-def _write(
-    path: str, options: argparse.Namespace, model: Model, data: DataFile, blocks: Blocks
-) -> None:
-    """Write the projected points; an .h5ad file becomes a copy with ``obsm``."""
-    if is_anndata_name(path) and is_anndata_name(data.name):
-        stated = model.certificate
-        write_anndata(path, data.name, blocks, stated, chosen=data.chosen)
-        return
-    names = [str(n) for n in model.estimator.get_feature_names_out()]
-    write_blocks(path, blocks, names=names, force=options.force)
 
 
 def _check_pipe(console: Console) -> None:

@@ -45,7 +45,6 @@ from isoproj.numerics.threads import single_blas_thread
 from isoproj.pairs.points import Points
 from isoproj.pairs.rows import times
 from isoproj.pairs.rule import LABELLED, PairRule
-from isoproj.proof.audit import audit
 
 if TYPE_CHECKING:
     from isoproj import Report
@@ -144,6 +143,8 @@ class LinearProjection(
             At most 0, exact over the pairs of ``X`` that ``pairs`` names; over all of
             them where it is a list, or labels are not given.
         """
+        from isoproj.proof.audit import audit
+
         check_is_fitted(self)
         storage = self._storage()
         rows = self._validated(X, reset=False, storage=storage)

@@ -7,7 +7,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,7 +26,6 @@ from isoproj.estimators.base import (
     telling,
 )
 from isoproj.estimators.geometry import Geometry
-from isoproj.estimators.nested import check_nested, fit_nested
 from isoproj.exceptions import FormatError
 from isoproj.numerics.arrays import Rows, check_memory_limit, is_number
 from isoproj.numerics.container import Tensors, read_container, write_container
@@ -36,15 +35,7 @@ from isoproj.numerics.spectral import Indices
 from isoproj.pairs.rule import LABELLED, PairKind, label_codes
 from isoproj.proof.bounds import certify_exclusion
 from isoproj.proof.certificate import Certificate
-from isoproj.proof.heldout import (
-    Heldout,
-    Split,
-    fitted_part,
-    measure_heldout,
-    split_rows,
-)
 from isoproj.proof.objective import Objective
-from isoproj.proof.verify import CheckedClaim
 from isoproj.solvers.api import (
     Clock,
     Journal,
@@ -54,6 +45,10 @@ from isoproj.solvers.api import (
     history_of_table,
     history_table,
 )
+
+if TYPE_CHECKING:
+    from isoproj.proof.heldout import Heldout, Split
+    from isoproj.proof.verify import CheckedClaim
 
 __all__ = ["CertifiedProjection"]
 
@@ -133,6 +128,8 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
             split = self._split(given, y, seed)
             rows, labels = given, y
             if split is not None:
+                from isoproj.proof.heldout import fitted_part
+
                 rows, labels = fitted_part(given, y, split)
             geometry = Geometry.prepare(
                 rows,
@@ -179,6 +176,8 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
                 result.known, lambda over: self._certified(over, result)
             )
             return result, certificate
+        from isoproj.estimators.nested import fit_nested
+
         return fit_nested(
             geometry,
             self._problem(geometry, journal, seed),
@@ -353,6 +352,8 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
         """Return which rows to fit and which to hold out, if any."""
         if self.heldout is None:
             return None
+        from isoproj.proof.heldout import split_rows
+
         rule = self._pair_rule(y)
         if rule.kind in LABELLED:
             label_codes(rule, int(rows.shape[0]))
@@ -367,6 +368,8 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
         """Measure what the projection does to the points that were held out."""
         self.heldout_ = None
         if split is not None:
+            from isoproj.proof.heldout import measure_heldout
+
             self.heldout_ = measure_heldout(
                 rows,
                 split,
@@ -394,6 +397,8 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
             )
             raise ValueError(msg)
         if self.nested is not None:
+            from isoproj.estimators.nested import check_nested
+
             check_nested(self.nested, self.nested_weights, self.n_components)
             self._check_alone("max_distortion", None)
         chosen(self.engine)

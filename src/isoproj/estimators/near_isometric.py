@@ -27,8 +27,6 @@ from isoproj.proof.bounds import certify_hull, data_fingerprint, thinned
 from isoproj.proof.certificate import Certificate
 from isoproj.solvers.api import Journal, Problem, Result, Status, Weights
 from isoproj.solvers.checkpoint import Checkpoint
-from isoproj.solvers.dual_ascent import dual_ascent
-from isoproj.solvers.solve import solve
 
 __all__ = ["NearIsometricProjection"]
 
@@ -388,6 +386,8 @@ class NearIsometricProjection(CertifiedProjection):
 
         A gap as wide as before, give or take ``tol``, is enough.
         """
+        from isoproj.solvers.solve import solve
+
         components = last.components.T.astype(np.float64)
         problem = self._problem(geometry, journal, 0)
         return solve(
@@ -454,6 +454,8 @@ class NearIsometricProjection(CertifiedProjection):
         last: Certificate | None,
     ) -> Result:
         points, pairs = geometry.points, geometry.pairs
+        from isoproj.solvers.solve import solve
+
         if self.solver == "dual_ascent":
             return self._ascended(geometry, journal)
         last = last if self.warm_start else None
@@ -474,6 +476,9 @@ class NearIsometricProjection(CertifiedProjection):
 
     def _ascended(self, geometry: Geometry, journal: Journal) -> Result:
         """Run the paper's algorithm."""
+        from isoproj.solvers.dual_ascent import dual_ascent
+        from isoproj.solvers.solve import solve
+
         k = _DEFAULT_K if self.n_components is None else int(self.n_components)
         n_pairs = geometry.pairs.n_pairs
         if k >= geometry.points.n_dims:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import enum
 from pathlib import PurePath
+from typing import Self
 
 from isoproj.exceptions import FormatError
 
@@ -14,36 +16,27 @@ HEAD_SIZE = 4096
 
 
 class Format(enum.StrEnum):
-    """A file format for points."""
+    """A file format for points, with its usual name as ``title``."""
 
-    NPY = "npy"
-    NPZ = "npz"
-    CSV = "csv"
-    TSV = "tsv"
-    PARQUET = "parquet"
-    ARROW = "arrow"
-    HDF5 = "hdf5"
-    FVECS = "fvecs"
-    BVECS = "bvecs"
-    IVECS = "ivecs"
-    SAFETENSORS = "safetensors"
+    NPY = "npy", "NumPy .npy"
+    NPZ = "npz", "NumPy .npz"
+    CSV = "csv", "CSV text"
+    TSV = "tsv", "tab-separated text"
+    PARQUET = "parquet", "Parquet"
+    ARROW = "arrow", "Arrow/Feather"
+    HDF5 = "hdf5", "HDF5"
+    FVECS = "fvecs", ".fvecs"
+    BVECS = "bvecs", ".bvecs"
+    IVECS = "ivecs", ".ivecs"
+    SAFETENSORS = "safetensors", "safetensors"
 
-    @property
-    def title(self) -> str:  # type: ignore[override]  # a str, as a property
-        """The usual name of the format."""
-        return {
-            Format.NPY: "NumPy .npy",
-            Format.NPZ: "NumPy .npz",
-            Format.CSV: "CSV text",
-            Format.TSV: "tab-separated text",
-            Format.PARQUET: "Parquet",
-            Format.ARROW: "Arrow/Feather",
-            Format.HDF5: "HDF5",
-            Format.FVECS: ".fvecs",
-            Format.BVECS: ".bvecs",
-            Format.IVECS: ".ivecs",
-            Format.SAFETENSORS: "safetensors",
-        }[self]
+    title: str  # type: ignore[assignment]  # a str has a method of this name
+
+    def __new__(cls, value: str, title: str) -> Self:
+        """Return a member that is the text ``value``."""
+        member = str.__new__(cls, value)
+        member._value_, member.title = value, title
+        return member
 
     @property
     def is_text(self) -> bool:
@@ -151,8 +144,14 @@ def decide(name: str, head: bytes, size: int) -> Format:
         raise FormatError(msg)
     refuse_pickle(name, head)
     promised, found = format_of_name(name), format_of_content(head, size)
+    if promised is None and found is not None:
+        return found
     if promised is None:
-        return _by_content_alone(name, found)
+        msg = (
+            f"{name} must be in a format that isoproj reads; neither its name nor its "
+            f"content shows one. Use one of {', '.join(sorted(EXTENSIONS))}."
+        )
+        raise FormatError(msg)
     if promised.is_vecs:
         agrees = found is None or found is Format.SAFETENSORS
     elif promised.is_text:
@@ -161,48 +160,23 @@ def decide(name: str, head: bytes, size: int) -> Format:
         agrees = found is promised
     if agrees:
         return promised
+    shown = "something else" if found is None else found.title
+    shown = "text" if found is Format.CSV else shown
     msg = (
-        f"{name} is named like {promised.title}, but its content is {_shown(found)}. "
+        f"{name} is named like {promised.title}, but its content is {shown}. "
         "Rename it, or make it again."
     )
     raise FormatError(msg)
-
-
-def _by_content_alone(name: str, found: Format | None) -> Format:
-    """Return the format that was found, or raise FormatError if none was."""
-    if found is not None:
-        return found
-    msg = (
-        f"{name} must be in a format that isoproj reads; neither its name nor its "
-        f"content shows one. Use one of {', '.join(sorted(EXTENSIONS))}."
-    )
-    raise FormatError(msg)
-
-
-def _shown(found: Format | None) -> str:
-    """Return the name of a format for an error message."""
-    if found is None:
-        return "something else"
-    return "text" if found.is_text else found.title
 
 
 def _is_text(head: bytes) -> bool:
     """Return whether bytes are text in UTF-8 or an old encoding."""
     if b"\x00" in head:
         return False
-    # The last character may be incomplete.
-    for cut in range(min(4, len(head))):
-        try:
-            head[: len(head) - cut].decode("utf-8")
-        except UnicodeDecodeError:
-            if len(head) < HEAD_SIZE:
-                return _is_latin_text(head)
-        else:
-            return True
-    return _is_latin_text(head)
-
-
-def _is_latin_text(head: bytes) -> bool:
-    """Return whether bytes are text in an old encoding: no control characters."""
-    controls = sum(byte < 32 and byte not in b"\t\n\r" for byte in head)
-    return controls == 0
+    try:
+        # The last character may be incomplete.
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        # Text in an old encoding has no control characters.
+        return not any(byte < 32 and byte not in b"\t\n\r" for byte in head)
+    return True

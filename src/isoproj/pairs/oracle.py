@@ -30,13 +30,11 @@ from isoproj.pairs.blocks import (
     inverse_squares,
     squared_gaps,
 )
-from isoproj.pairs.cells import near_pairs
 from isoproj.pairs.directions import normalised
 from isoproj.pairs.moments import ListedPairsDual, summed_moment
 from isoproj.pairs.points import Points
 from isoproj.pairs.rows import times
 from isoproj.pairs.rule import PairSet
-from isoproj.pairs.screened_search import screened_weakest
 from isoproj.pairs.screening import ScreenSettings
 from isoproj.pairs.smoothed import SmoothedWorst
 
@@ -355,6 +353,8 @@ class PairSearch:
         """
         if not self.is_slow:
             return self.weakest(factor, level, most)
+        from isoproj.pairs.cells import near_pairs
+
         codes = near_pairs(self.points, factor, most)
         known = self.encode(self._sampled.pairs)
         measured = _Differences(
@@ -437,6 +437,8 @@ class PairSearch:
         self, factor: Array, mapped: Array, level: float, most: int
     ) -> tuple[Indices, Array]:
         """Return weak pairs that survive a sieve, and remember them."""
+        from isoproj.pairs.screened_search import screened_weakest
+
         recent = _Differences(self.coordinates, self.decode(self.recent))
         known = [
             x.shares(mapped).min(initial=math.inf) for x in (recent, self._sampled)

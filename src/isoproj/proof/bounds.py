@@ -33,7 +33,6 @@ from isoproj.pairs.points import Points
 from isoproj.pairs.rule import LABELLED, PairKind, PairSet
 from isoproj.pairs.worst_pairs import WorstPairs, find_worst
 from isoproj.proof.certificate import Certificate, Exclusion, Guarantee
-from isoproj.proof.confidence import share_above
 from isoproj.proof.hull import prove_hull
 from isoproj.proof.objective import Objective, kept_bound, share_kept
 
@@ -261,15 +260,17 @@ def _losses(
         points, pairs, exact, n_worst=_N_WORST, suspects=suspects, engine=engine
     )
     distortion = rounded_up(found, *exact.shape)
-    is_sampled = pairs.kind is PairKind.SAMPLED
-    return {
+    claims: dict[str, Any] = {
         "distortion": distortion,
         "worst_pairs": found.worst_pairs,
         "worst_distortions": found.worst_losses,
-        "sampled_share": share_above(points, exact, distortion, fingerprint)
-        if is_sampled
-        else None,
+        "sampled_share": None,
     }
+    if pairs.kind is PairKind.SAMPLED:
+        from isoproj.proof.confidence import share_above
+
+        claims["sampled_share"] = share_above(points, exact, distortion, fingerprint)
+    return claims
 
 
 def _facts_of_data(points: Points, pairs: PairSet, n_rows: int) -> dict[str, Any]:

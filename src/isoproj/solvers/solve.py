@@ -8,8 +8,6 @@ import numpy as np
 
 from isoproj.numerics.threads import single_blas_thread
 from isoproj.solvers.api import Dimensions, Problem, Result, Status, Weights
-from isoproj.solvers.capped import most_kept
-from isoproj.solvers.dimensions import fewest_dimensions
 from isoproj.solvers.drive import minimax
 from isoproj.solvers.settings import Settings
 
@@ -35,6 +33,8 @@ def solve(problem: Problem, settings: Settings | None = None) -> Result:
     settings = Settings() if settings is None else settings
     dimensions: Dimensions | None = None
     if problem.k is None:
+        from isoproj.solvers.dimensions import fewest_dimensions
+
         assert problem.cap is not None
         # Searches round, certificates do not.
         inside = max(0.0, problem.cap * (1.0 - settings.margin) - problem.rounding)
@@ -50,6 +50,8 @@ def solve(problem: Problem, settings: Settings | None = None) -> Result:
     elif problem.objective is None:
         result = minimax(problem, settings)
     else:
+        from isoproj.solvers.capped import most_kept
+
         result = most_kept(problem, settings)
     if dimensions is not None and dimensions.status.advice:
         result = replace(result, status=dimensions.status)

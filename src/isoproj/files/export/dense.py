@@ -19,7 +19,8 @@ from isoproj.files.export.matrices import offset_of
 from isoproj.numerics.container import write_atomically
 from isoproj.proof.certificate import Certificate
 
-_FILES = {"config.json", "model.safetensors"}
+# The files of a module.
+FILES = {"config.json", "model.safetensors"}
 
 
 def to_dense(
@@ -46,29 +47,6 @@ def to_dense(
         "config.json": json.dumps(config, indent=2).encode(),
         "model.safetensors": safetensors.numpy.save(weights, {"format": "pt"}),
     }
-
-
-def check_folder(path: str | os.PathLike[str], *, force: bool = False) -> None:
-    """Raise OSError unless a module may be written to a folder of this name.
-
-    Only an empty folder or, with ``force``, an earlier export is replaced.
-    """
-    target = Path(path)
-    if not target.parent.is_dir():
-        msg = f"{target} needs the folder {target.parent}. Create it first."
-        raise FileNotFoundError(msg)
-    if not target.exists():
-        return
-    if not target.is_dir():
-        msg = f"{target} must be a folder; it is a file. Name another with -o."
-        raise NotADirectoryError(msg)
-    held = {entry.name for entry in target.iterdir()}
-    if held - _FILES:
-        msg = f"{target} must be empty or an earlier export; it is not. Name another."
-        raise FileExistsError(msg)
-    if held and not force:
-        msg = f"{target} exists already. Use --force to overwrite, or name another."
-        raise FileExistsError(msg)
 
 
 def write_folder(path: str | os.PathLike[str], files: dict[str, bytes]) -> None:

@@ -12,8 +12,13 @@ from isoproj.numerics.spectral import Array
 from isoproj.proof.certificate import Certificate
 
 
-def offset_of(certificate: Certificate, mean: ArrayLike) -> Array:
-    """Return ``-components @ mean``: add it to ``x @ components.T`` to centre."""
+def offset_of(certificate: Certificate, mean: ArrayLike | None) -> Array:
+    """Return ``-components @ mean``: add it to ``x @ components.T`` to centre.
+
+    Without a mean there are zeros to add.
+    """
+    if mean is None:
+        return np.zeros(certificate.n_components)
     exact = certificate.components.astype(np.float64)
     return np.asarray(-exact @ np.asarray(mean, dtype=np.float64))
 

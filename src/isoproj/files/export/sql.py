@@ -39,7 +39,7 @@ def to_pgvector(
         raise ValueError(msg)
     kind, wide = ("halfvec", "v::vector") if half else ("vector", "v")
     rows = certificate.components.astype(np.float32)
-    shifts = _shifts(certificate, mean)
+    shifts = offset_of(certificate, mean).tolist()
     terms = ",\n".join(
         f"    inner_product({wide}, '[{','.join(map(str, row))}]'::vector)"
         + ("" if mean is None else f" + ({shift!r})")
@@ -69,7 +69,7 @@ def to_postgres(
     n_features = certificate.n_features
     rows = certificate.components.astype(np.float64).tolist()
     listed = ",\n".join(f"      [{','.join(map(repr, row))}]" for row in rows)
-    shifts = ",".join(map(repr, _shifts(certificate, mean)))
+    shifts = ",".join(map(repr, offset_of(certificate, mean).tolist()))
     example = f"SELECT {function}(embedding) FROM items;"
     return (
         f"{_comment(certificate, example)}"
@@ -96,14 +96,6 @@ def to_postgres(
         f"END\n"
         f"$isoproj$;\n"
     )
-
-
-def _shifts(certificate: Certificate, mean: ArrayLike | None) -> list[float]:
-    """Return the numbers to add to the coordinates, zeros if there is no mean."""
-    if mean is None:
-        return [0.0] * certificate.n_components
-    shifts: list[float] = offset_of(certificate, mean).tolist()
-    return shifts
 
 
 def _comment(certificate: Certificate, example: str) -> str:

@@ -9,7 +9,6 @@ from typing import IO, Any
 
 import numpy as np
 import safetensors
-import scipy.sparse
 from numpy.typing import NDArray
 
 from isoproj.exceptions import FormatError
@@ -21,6 +20,7 @@ from isoproj.files.read.sources import (
     check_unpacked,
     choose_array,
     parsing,
+    sparse_matrix,
 )
 from isoproj.numerics.arrays import Rows
 from isoproj.numerics.storage import Storage
@@ -43,7 +43,7 @@ def array_contents(source: Source) -> list[Content]:
         if source.format is Format.NPY:
             with source.open() as stream:
                 shape, _, dtype = _npy_header(stream)
-            return [Content(name="", shape=shape, dtype=dtype.str)]
+            return [Content("", shape, dtype.str)]
         if source.format is Format.NPZ:
             return _npz_contents(source)
         if source.format is Format.SAFETENSORS:
@@ -53,7 +53,7 @@ def array_contents(source: Source) -> list[Content]:
 
             return hdf5_contents(source)
         vectors = _read_vecs(source)
-        return [Content(name="", shape=vectors.shape, dtype=vectors.dtype.str)]
+        return [Content("", vectors.shape, vectors.dtype.str)]
 
 
 def read_array(
@@ -110,15 +110,14 @@ def is_model(source: Source) -> bool:
 
 def _npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Read shape, Fortran order and type from the header of an .npy stream."""
-    version = np.lib.format.read_magic(stream)
-    if version == (1, 0):
-        shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
-    elif version == (2, 0):
-        shape, fortran, dtype = np.lib.format.read_array_header_2_0(stream)
-    else:
+    npy = np.lib.format
+    readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+    version = npy.read_magic(stream)
+    if version not in readers:
         # Version 3 is for field names that are not Latin; points have no field names.
         msg = f"its version is {version}, and points need 1.0 or 2.0"
         raise ValueError(msg)
+    shape, fortran, dtype = readers[version](stream)
     if dtype.hasobject:
         msg = "it holds Python objects (a pickle), which isoproj never loads"
         raise ValueError(msg)
@@ -192,36 +191,21 @@ def _read_member(
     return array.T if fortran else array
 
 
-def _is_sparse(members: dict[str, zipfile.ZipInfo]) -> bool:
-    """Return whether an .npz file is a sparse matrix of scipy."""
-    return {"format", "shape", "data"} <= set(members)
-
-
 def _npz_contents(source: Source) -> list[Content]:
     """Return the arrays of an .npz file."""
     with zipfile.ZipFile(source.plain_path()) as archive:
         members = _npz_members(archive)
-        if _is_sparse(members):
-            shape = _read_member(archive, members["shape"]).tolist()
-            dtype = _member_header(archive, members["data"])[1]
-            whole = tuple(int(n) for n in shape)
-            return [
-                Content(name=_SPARSE_NAME, shape=whole, dtype=f"sparse {dtype.str}")
-            ]
-        headers = {name: _member_header(archive, i) for name, i in members.items()}
-    return [
-        Content(name=name, shape=shape, dtype=dtype.str)
-        for name, (shape, dtype) in headers.items()
-    ]
-
-
-def _member_header(
-    archive: zipfile.ZipFile, info: zipfile.ZipInfo
-) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Return shape and type of one array of an .npz file."""
-    with archive.open(info) as stream:
-        shape, _, dtype = _npy_header(stream)
-    return shape, dtype
+        contents = []
+        for name, info in members.items():
+            with archive.open(info) as stream:
+                shape, _, dtype = _npy_header(stream)
+            contents.append(Content(name, shape, dtype.str))
+        if not {"format", "shape", "data"} <= set(members):
+            return contents
+        # The arrays are the parts of one sparse matrix.
+        whole = tuple(map(int, _read_member(archive, members["shape"]).tolist()))
+        kind = next(content.dtype for content in contents if content.name == "data")
+        return [Content(_SPARSE_NAME, whole, f"sparse {kind}")]
 
 
 def _read_npz(source: Source, content: Content, storage: Storage) -> Rows:
@@ -237,26 +221,14 @@ def _read_npz(source: Source, content: Content, storage: Storage) -> Rows:
 
 
 def _read_sparse(archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo]) -> Rows:
-    """Return the matrix that ``scipy.sparse.save_npz`` wrote; check every index."""
+    """Return the matrix that ``scipy.sparse.save_npz`` wrote."""
     kind = _read_member(archive, members["format"]).item()
     kind = kind.decode() if isinstance(kind, bytes) else str(kind)
     if kind not in _SPARSE_PARTS:
         msg = f"its sparse format is {kind!r}, not one of {', '.join(_SPARSE_PARTS)}"
         raise ValueError(msg)
-    shape: Any = tuple(_read_member(archive, members["shape"]).tolist())
     parts = [_read_member(archive, members[name]) for name in _SPARSE_PARTS[kind]]
-    if len(shape) != 2 or any(part.dtype.kind not in "iu" for part in parts[1:]):
-        msg = "its sparse indices are not whole numbers of two axes"
-        raise ValueError(msg)
-    if kind == "coo":
-        return scipy.sparse.coo_array((parts[0], (parts[1], parts[2])), shape=shape)
-    if kind == "dia":
-        return scipy.sparse.dia_array((parts[0], parts[1]), shape=shape)
-    maker = getattr(scipy.sparse, f"{kind}_array")
-    matrix: Rows = maker(tuple(parts), shape=shape)
-    # An index outside the matrix would read memory of other objects.
-    matrix.check_format(full_check=True)
-    return matrix
+    return sparse_matrix(kind, parts, _read_member(archive, members["shape"]).tolist())
 
 
 def _read_vecs(source: Source) -> NDArray[Any]:
@@ -288,15 +260,9 @@ def _read_vecs(source: Source) -> NDArray[Any]:
 
 def _safetensors_contents(source: Source) -> list[Content]:
     """Return the tensors of a safetensors file."""
-    contents = []
     with safetensors.safe_open(source.plain_path(), framework="numpy") as file:
-        for name in file.keys():  # noqa: SIM118 - not a dict
-            part = file.get_slice(name)
-            contents.append(
-                Content(
-                    name=name,
-                    shape=tuple(part.get_shape()),
-                    dtype=str(part.get_dtype()).lower(),
-                )
-            )
-    return contents
+        parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+        return [
+            Content(name, tuple(part.get_shape()), str(part.get_dtype()).lower())
+            for name, part in parts.items()
+        ]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isoproj.exceptions import FormatError
-from isoproj.files.read.columnar import batch_rows, choose_fields, rows_dtype
+from isoproj.files.read.columnar import choose_fields, gathered_rows
 from isoproj.files.read.sources import Selection
-from isoproj.numerics.arrays import checked_rows, not_finite
+from isoproj.numerics.arrays import checked_rows
 from isoproj.numerics.extras import needed
 from isoproj.numerics.storage import Storage
 
@@ -66,8 +66,7 @@ def from_arrow(
     spec = columns if columns is None or isinstance(columns, str) else ",".join(columns)
     reader = _reader(data)
     fields = choose_fields(_NAME, list(reader.schema), Selection(columns=spec))
-    storage = Storage(memory_limit)
-    rows = _gathered(_blocks(reader, fields, storage), fields, storage)
+    rows = gathered_rows(_NAME, reader, fields, Storage(memory_limit))
     try:
         return np.asarray(checked_rows(rows, _NAME))
     except ValueError as error:
@@ -87,51 +86,3 @@ def _reader(data: Any) -> Any:  # noqa: ANN401 - pyarrow's
         f"{type(data).__name__}. Pass a table, a data frame or a reader."
     )
     raise TypeError(msg)
-
-
-def _blocks(
-    reader: Any,  # noqa: ANN401 - pyarrow's
-    fields: list[Any],
-    storage: Storage,
-) -> Iterator[NDArray[Any]]:
-    """Yield matrices of the chosen columns, a slice of a batch at a time."""
-    names = [field.name for field in fields]
-    dtype = rows_dtype(fields)
-    start, width = 0, None
-    for batch in reader:
-        for part in _parts(batch.select(names), dtype.itemsize, storage.slice_bytes):
-            block = batch_rows(_NAME, part, fields, start, width)
-            if not np.can_cast(block.dtype, dtype):
-                row, column = np.argwhere(np.isnan(block))[0].tolist()
-                raise FormatError(not_finite(start + row, column, np.nan, _NAME))
-            yield block.astype(dtype, copy=False)
-            start, width = start + block.shape[0], block.shape[1]
-
-
-def _parts(batch: Any, itemsize: int, slice_bytes: int) -> Iterator[Any]:  # noqa: ANN401
-    """Yield slices of about ``slice_bytes`` of a batch, without copies."""
-    if not batch.num_rows:
-        return
-    per_row = max(itemsize, batch.nbytes // batch.num_rows)
-    step = max(1, slice_bytes // per_row)
-    for start in range(0, batch.num_rows, step):
-        yield batch.slice(start, step)
-
-
-def _gathered(
-    blocks: Iterator[NDArray[Any]], fields: list[Any], storage: Storage
-) -> NDArray[Any]:
-    """Return all blocks as one matrix, which doubles its room when it is full."""
-    filled = 0
-    rows = np.empty((0, len(fields)), dtype=rows_dtype(fields))
-    for block in blocks:
-        n_rows = block.shape[0]
-        if not filled:
-            rows = storage.empty((n_rows, block.shape[1]), block.dtype)
-        elif filled + n_rows > rows.shape[0]:
-            larger = storage.empty((2 * filled + n_rows, rows.shape[1]), rows.dtype)
-            larger[:filled] = rows[:filled]
-            rows = larger
-        rows[filled : filled + n_rows] = block
-        filled += n_rows
-    return rows[:filled]

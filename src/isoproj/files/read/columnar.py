@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,7 @@ def column_contents(source: Source) -> list[Content]:
     """Return name, length and type of every column of a table."""
     with parsing(source):
         schema, n_rows = _schema(source)
-    return [Content(name=f.name, shape=(n_rows,), dtype=str(f.type)) for f in schema]
+    return [Content(f.name, (n_rows,), str(f.type)) for f in schema]
 
 
 def read_columns(
@@ -43,70 +42,68 @@ def read_columns(
     """
     with parsing(source):
         schema, n_rows = _schema(source)
-        fields = list(schema)
-    if selection.columns is None and selection.array is None:
-        selection = replace(selection, array=source.array)
-    chosen = choose_fields(source.name, fields, selection)
+    chosen = choose_fields(source.name, list(schema), selection)
+    names, is_list = tuple(field.name for field in chosen), _is_list(chosen[0])
     with parsing(source):
-        points = _read(source, chosen, n_rows, storage)
-    if _is_list(chosen[0]):
-        return points, None, chosen[0].name
-    return points, tuple(field.name for field in chosen), ""
+        width = _USUAL_LENGTH if is_list else len(names)
+        step = max(1, storage.slice_bytes // (8 * width))
+        batches = _batches(source, names, step)
+        points = gathered_rows(source.name, batches, chosen, storage, n_rows)
+        if points.shape[0] != n_rows:
+            msg = f"it promises {n_rows} rows, and {points.shape[0]} follow"
+            raise ValueError(msg)
+    return (points, None, names[0]) if is_list else (points, names, "")
 
 
-def _read(
-    source: Source, chosen: list[Any], n_rows: int, storage: Storage
-) -> NDArray[Any]:
-    """Read the chosen columns into ``storage``, batch by batch."""
-    dtype = rows_dtype(chosen)
-    points = np.empty((0, len(chosen)), dtype=dtype)
-    start = 0
-    names = [field.name for field in chosen]
-    width = _USUAL_LENGTH if _is_list(chosen[0]) else len(names)
-    step = max(1, storage.slice_bytes // (dtype.itemsize * width))
-    for batch in _batches(source, names, step):
-        length = points.shape[1] if start else None
-        block = batch_rows(source.name, batch, chosen, start, length)
-        if not start:
-            points = storage.empty((n_rows, block.shape[1]), dtype)
-        if not np.can_cast(block.dtype, dtype):
-            row, column = np.argwhere(np.isnan(block))[0].tolist()
-            raise FormatError(not_finite(start + row, column, np.nan, source.name))
-        points[start : start + block.shape[0]] = block
-        start += block.shape[0]
-    if start != n_rows:
-        msg = f"it promises {n_rows} rows, and {start} follow"
-        raise ValueError(msg)
-    return points
-
-
-def rows_dtype(fields: list[Any]) -> np.dtype[Any]:
-    """Return the smallest type that holds the numbers of all chosen columns."""
-    kinds = [field.type for field in fields]
-    if _is_list(fields[0]):
-        kinds = [kinds[0].value_type]
-    return np.result_type(*(kind.to_pandas_dtype() for kind in kinds))
-
-
-def batch_rows(
+def gathered_rows(
     name: str,
-    batch: Any,  # noqa: ANN401 - pyarrow's
+    batches: Iterable[Any],
     fields: list[Any],
-    start: int,
-    width: int | None,
+    storage: Storage,
+    n_rows: int = 0,
 ) -> NDArray[Any]:
-    """Return the chosen columns of a batch as rows; the first is row ``start``.
+    """Return the chosen columns of all batches as one matrix.
 
-    ``width`` is the length of the lists before this batch, or None.
+    There is room for ``n_rows`` at first; it doubles when it is full.
     """
-    # In damaged data offsets and lengths may point outside the buffers.
-    batch.validate(full=True)
-    if _is_list(fields[0]):
-        return _stacked(name, batch.column(0), start, width)
-    columns = [_numbers(column) for column in batch.columns]
-    for column in columns:
-        check_exact(column, rows_dtype(fields), name, first_row=start)
-    return np.column_stack(columns)
+    is_list, kinds = _is_list(fields[0]), [field.type for field in fields]
+    kinds = [kinds[0].value_type] if is_list else kinds
+    # The smallest type that holds the numbers of all columns.
+    dtype = np.result_type(*(kind.to_pandas_dtype() for kind in kinds))
+    rows, filled = np.empty((0, len(fields)), dtype), 0
+    for batch in batches:
+        chosen = batch.select([field.name for field in fields])
+        # In damaged data offsets and lengths may point outside the buffers.
+        chosen.validate(full=True)
+        for part in _parts(chosen, dtype.itemsize, storage.slice_bytes):
+            width = rows.shape[1] if filled else None
+            block = (
+                _stacked(name, part.column(0), filled, width)
+                if is_list
+                else _beside(name, part.columns, filled, dtype)
+            )
+            if not np.can_cast(block.dtype, dtype):
+                row, column = np.argwhere(np.isnan(block))[0].tolist()
+                raise FormatError(not_finite(filled + row, column, np.nan, name))
+            end = filled + block.shape[0]
+            if end > rows.shape[0]:
+                room = max(n_rows, filled + end)
+                larger = storage.empty((room, block.shape[1]), dtype)
+                larger[:filled] = rows[:filled]
+                rows = larger
+            rows[filled:end] = block
+            filled = end
+    return rows[:filled]
+
+
+def _parts(batch: Any, itemsize: int, slice_bytes: int) -> Iterator[Any]:  # noqa: ANN401
+    """Yield slices of about ``slice_bytes`` of a batch, without copies."""
+    if not batch.num_rows:
+        return
+    per_row = max(itemsize, batch.nbytes // batch.num_rows)
+    step = max(1, slice_bytes // per_row)
+    for start in range(0, batch.num_rows, step):
+        yield batch.slice(start, step)
 
 
 def _pyarrow(module: str, source: Source) -> Any:  # noqa: ANN401 - a module
@@ -125,21 +122,18 @@ def _schema(source: Source) -> tuple[Any, int]:
     return schema[0], n_rows
 
 
-def _batches(source: Source, names: list[str], step: int) -> Iterator[Any]:
-    """Yield the named columns in batches of at most ``step`` rows."""
-    if source.format is Format.PARQUET:
-        parquet = _pyarrow("pyarrow.parquet", source)
-        with parquet.ParquetFile(source.plain_path(), memory_map=True) as file:
-            for batch in file.iter_batches(batch_size=step, columns=names):
-                yield batch.select(names)
+def _batches(source: Source, names: Sequence[str], step: int) -> Iterator[Any]:
+    """Yield batches with the named columns, those of Parquet of ``step`` rows."""
+    if source.format is not Format.PARQUET:
+        yield from _arrow_batches(source, names, [])
         return
-    for batch in _arrow_batches(source, names, []):
-        for start in range(0, batch.num_rows, step):
-            yield batch.slice(start, step).select(names)
+    parquet = _pyarrow("pyarrow.parquet", source)
+    with parquet.ParquetFile(source.plain_path(), memory_map=True) as file:
+        yield from file.iter_batches(batch_size=step, columns=list(names))
 
 
 def _arrow_batches(
-    source: Source, names: list[str], schema: list[Any]
+    source: Source, names: Sequence[str], schema: list[Any]
 ) -> Iterator[Any]:
     """Yield the batches of an Arrow file or stream; append its schema to a list."""
     ipc = _pyarrow("pyarrow.ipc", source)
@@ -218,6 +212,16 @@ def _numbers(column: Any) -> NDArray[Any]:  # noqa: ANN401 - pyarrow's
     values: NDArray[Any] = np.asarray(column.to_numpy(zero_copy_only=False))
     # A boolean column with missing values comes as objects.
     return values.astype(np.float64) if values.dtype.kind == "O" else values
+
+
+def _beside(
+    source: str, columns: list[Any], start: int, dtype: np.dtype[Any]
+) -> NDArray[Any]:
+    """Return columns of numbers as rows, the first of them row ``start``."""
+    arrays = [_numbers(column) for column in columns]
+    for array in arrays:
+        check_exact(array, dtype, source, first_row=start)
+    return np.column_stack(arrays)
 
 
 def _stacked(

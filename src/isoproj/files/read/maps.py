@@ -29,18 +29,15 @@ _FIRST = re.compile(r"first:(\d{1,9})")
 # Marks of faiss: transforms, and an index behind transforms.
 _FAISS = (b"LTra", b"PcAm", b"Pcam", b"rrot", b"HRot", b"VNrm", b"VCnt", b"RmDT")
 _FAISS_INDEX = b"IxPT"
-# Activation functions of a Dense module that change nothing.
-_IDENTITY = ("Identity",)
 # Steps of an ONNX graph that change nothing, or add a constant.
 _KEPT = ("Identity", "Cast", "Add", "Sub")
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class MapFile:
     """A linear map and its origin; its certificate names pairs and prefixes."""
 
     name: str
-    kind: str
     components: Array
     pairs: PairRule
     prefixes: tuple[int, ...] = ()
@@ -56,16 +53,22 @@ def read_map(
     columns. A FormatError or a ValueError says why it is not linear,
     or does not fit.
     """
-    first = _FIRST.fullmatch(name)
-    stated = None
+    first, stated, is_bare = _FIRST.fullmatch(name), None, False
     if first is not None and not Path(name).exists():
-        kind, found = "truncation", _truncation(int(first[1]), n_features)
+        k = int(first[1])
+        if not 1 <= k <= n_features:
+            msg = (
+                f"first:K must keep 1 to {n_features} columns, which the data have; "
+                f"got {k}. Choose fewer."
+            )
+            raise FormatError(msg)
+        found: Any = np.eye(k, n_features)
     elif Path(name).is_dir():
-        kind, found = "Dense module", _dense_module(Path(name))
+        found = _dense_module(Path(name))
     else:
-        kind, found, stated = _from_file(name)
+        found, stated, is_bare = _from_file(name)
     # Only a bare matrix leaves open what its rows are.
-    known = orientation if kind == "matrix" else "rows"
+    known = orientation if is_bare else "rows"
     try:
         components = linear_map(found, n_features, orientation=known)
     except IsoprojError:
@@ -74,29 +77,13 @@ def read_map(
         msg = f"{name} must hold a linear map of {n_features} features: {error}"
         raise FormatError(msg) from None
     if stated is None:
-        return MapFile(name=name, kind=kind, components=components, pairs=PairRule())
-    return MapFile(
-        name=name,
-        kind=kind,
-        components=components,
-        pairs=stated.pairs,
-        prefixes=tuple(part.n_components for part in stated.prefixes),
-    )
+        return MapFile(name, components, PairRule())
+    prefixes = tuple(part.n_components for part in stated.prefixes)
+    return MapFile(name, components, stated.pairs, prefixes)
 
 
-def _truncation(k: int, n_features: int) -> Array:
-    """Return the map that keeps the first ``k`` columns."""
-    if not 1 <= k <= n_features:
-        msg = (
-            f"first:K must keep 1 to {n_features} columns, which the data have; got "
-            f"{k}. Choose fewer."
-        )
-        raise FormatError(msg)
-    return np.eye(k, n_features)
-
-
-def _from_file(name: str) -> tuple[str, Any, Certificate | None]:
-    """Return kind, map and certificate of a file."""
+def _from_file(name: str) -> tuple[Any, Certificate | None, bool]:
+    """Return map and certificate of a file, and whether it is a bare matrix."""
     path, _ = split_name(name)
     head = b""
     if path.is_file():
@@ -106,16 +93,16 @@ def _from_file(name: str) -> tuple[str, Any, Certificate | None]:
         _refuse_torch(path, head)
     suffix = path.suffix.lower()
     if head.startswith((*_FAISS, _FAISS_INDEX)) or suffix == ".faiss":
-        return "faiss", _faiss(path, head), None
+        return _faiss(path, head), None, False
     if suffix == ".onnx":
-        return "ONNX", _onnx(path), None
+        return _onnx(path), None, False
     if suffix == ".skops":
-        return "skops", _skops(path), None
+        return _skops(path), None, False
     if holds_model(name):
         header, tensors = read_container(path)
         stated = Certificate.from_parts(header.get("certificate", {}), tensors)
-        return "model", stated.components, stated
-    return "matrix", as_dense(read_points(name).points), None
+        return stated.components, stated, False
+    return as_dense(read_points(name).points), None, True
 
 
 def _refuse_torch(path: Path, head: bytes) -> None:
@@ -145,7 +132,7 @@ def _dense_module(folder: Path) -> NDArray[Any]:
     with whole_file(config, "JSON"):
         settings = json.loads(config.read_text(encoding="utf-8"))
         activation = str(settings.get("activation_function", "")).rpartition(".")[2]
-    if activation not in _IDENTITY:
+    if activation != "Identity":
         msg = (
             f"{folder} must be a linear layer; its activation function is "
             f"{activation or 'not stated'}. Use a Dense module with Identity."

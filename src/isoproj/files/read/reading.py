@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isoproj.exceptions import FormatError
-from isoproj.files.formats import BUILT_IN, Format
-from isoproj.files.read.arrays import array_contents, is_model, read_array
+from isoproj.files.formats import BUILT_IN, VECTOR_TYPES, Format
 from isoproj.files.read.sources import (
     Content,
     Selection,
@@ -24,6 +23,11 @@ from isoproj.files.read.sources import (
 from isoproj.numerics.arrays import Rows, checked_rows, is_sparse
 from isoproj.numerics.rounding import counted
 from isoproj.numerics.storage import MEMORY_LIMIT, Storage, row_slices
+
+# Formats whose readers select columns themselves.
+_TABLES = {Format.CSV, Format.TSV, Format.PARQUET, Format.ARROW}
+# Formats of one array, which has no name.
+_NAMELESS = {Format.CSV, Format.TSV, Format.NPY, *VECTOR_TYPES}
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -72,21 +76,19 @@ def read_points(
         data = _built_in(name)
     else:
         data = _from_source(_located(name, storage.limit), selection, storage)
-    points = _checked(data, min_rows)
-    names = data.names
-    if columns is None and data.format != "built-in":
+    points, names = _checked(data, min_rows), data.names
+    if columns is None:
         _note_row_numbers(data.name, points, names)
-    if columns is not None and not _knows_columns(data):
+    elif data.format not in _TABLES:
         at = choose_columns(data.name, columns, names, points.shape[1])
         points = _columns_of(points, at, storage)
         names = None if names is None else tuple(names[c] for c in at)
-    return DataFile(
-        name=data.name,
-        format=data.format,
-        points=_checked_finite(data.name, points),
-        names=names,
-        chosen=data.chosen,
-    )
+    if points.dtype.kind == "f" or is_sparse(points):
+        try:
+            points = checked_rows(points, data.name)
+        except ValueError as error:
+            raise FormatError(str(error)) from None
+    return replace(data, points=points, names=names)
 
 
 def contents_of(name: str) -> tuple[str, list[Content]]:
@@ -94,26 +96,30 @@ def contents_of(name: str) -> tuple[str, list[Content]]:
     if name in BUILT_IN:
         data = _built_in(name)
         dtype = data.points.dtype.str
-        return data.format, [Content(name="", shape=data.points.shape, dtype=dtype)]
+        return data.format, [Content("", data.points.shape, dtype)]
     source = _located(name)
     if source.format.is_text:
         from isoproj.files.read.text import text_names
 
-        names, n_columns = text_names(source, Selection(header="auto"))
+        names, n_columns = text_names(source)
         labels = names or [str(c) for c in range(n_columns)]
-        return source.format.value, [
-            Content(name=label, shape=(), dtype="text") for label in labels
-        ]
+        return source.format.value, [Content(label, (), "text") for label in labels]
     if source.format.is_table:
         from isoproj.files.read.columnar import column_contents
 
         return source.format.value, column_contents(source)
+    from isoproj.files.read.arrays import array_contents
+
     return source.format.value, array_contents(source)
 
 
 def holds_model(name: str) -> bool:
     """Return whether a file is an isoproj model, whole or damaged, and not data."""
-    return name not in BUILT_IN and name != "-" and is_model(_located(name))
+    if name in BUILT_IN or name == "-":
+        return False
+    from isoproj.files.read.arrays import is_model
+
+    return is_model(_located(name))
 
 
 def read_pairs(name: str) -> NDArray[np.int64]:
@@ -177,7 +183,14 @@ def _columns_of(points: Rows, at: list[int], storage: Storage) -> Rows:
 
 def _from_source(source: Source, selection: Selection, storage: Storage) -> DataFile:
     """Read a file with the reader of its format."""
-    names: Sequence[str] | None = None
+    if source.array is not None and source.format in _NAMELESS:
+        msg = (
+            f"{source.name} must hold {source.array!r}; it holds one array, without a "
+            "name. Leave the name out."
+        )
+        raise FormatError(msg)
+    selection = replace(selection, array=selection.array or source.array)
+    names: tuple[str, ...] | None = None
     chosen = ""
     points: Rows
     # Only the reader that is needed is imported.
@@ -190,12 +203,14 @@ def _from_source(source: Source, selection: Selection, storage: Storage) -> Data
 
         points, names, chosen = read_columns(source, selection, storage)
     else:
+        from isoproj.files.read.arrays import read_array
+
         points, chosen = read_array(source, selection, storage)
     return DataFile(
         name=source.name,
         format=source.format.value,
         points=points,
-        names=None if names is None else tuple(names),
+        names=names,
         chosen=chosen,
     )
 
@@ -215,13 +230,6 @@ def _note_row_numbers(name: str, points: Rows, names: Sequence[str] | None) -> N
         "with --columns 1:",
         UserWarning,
         stacklevel=3,
-    )
-
-
-def _knows_columns(data: DataFile) -> bool:
-    """Return whether the reader of the format has already selected the columns."""
-    return data.format != "built-in" and (
-        Format(data.format).is_text or Format(data.format).is_table
     )
 
 
@@ -249,13 +257,3 @@ def _checked(data: DataFile, min_rows: int) -> Rows:
         msg = f"{data.name} must hold {need}; it has {have}. Add rows."
         raise FormatError(msg)
     return points
-
-
-def _checked_finite(name: str, points: Rows) -> Rows:
-    """Return the points, or raise FormatError if one is not finite."""
-    if points.dtype.kind != "f" and not is_sparse(points):
-        return points
-    try:
-        return checked_rows(points, name)
-    except ValueError as error:
-        raise FormatError(str(error)) from None

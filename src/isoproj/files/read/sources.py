@@ -11,10 +11,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+
+import scipy.sparse
 
 from isoproj.exceptions import FormatError, IsoprojError
 from isoproj.files.formats import HEAD_SIZE, Format, decide, is_gzip
+from isoproj.numerics.arrays import Rows
 from isoproj.numerics.storage import MEMORY_LIMIT, SLICE_BYTES
 
 # Files that unpack to so many bytes are read whatever the limit.
@@ -36,13 +39,16 @@ class Selection:
     header: str = "auto"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Content:
     """Name, shape and type of one array, data set or column in a file."""
 
     name: str
     shape: tuple[int, ...]
     dtype: str
+
+    def __str__(self) -> str:
+        return f"{self.name or 'an array'} {'x'.join(map(str, self.shape))}"
 
     @property
     def is_matrix(self) -> bool:
@@ -92,7 +98,7 @@ def locate(name: str, limit: float = MEMORY_LIMIT) -> Source:
     the limit.
     """
     if name == "-":
-        return _from_bytes(name, "-", sys.stdin.buffer.read(), limit=limit)
+        return _from_bytes("standard input", None, sys.stdin.buffer.read(), limit)
     path, array = split_name(name)
     if path.is_dir():
         msg = f"{path} must be a file; it is a directory. Name a file in it."
@@ -101,7 +107,7 @@ def locate(name: str, limit: float = MEMORY_LIMIT) -> Source:
         raise FileNotFoundError(_missing(path))
     if path.is_fifo():
         # A pipe such as the shell's <(command) can be read only once.
-        return _from_bytes(str(path), "-", path.read_bytes(), array, limit=limit)
+        return _from_bytes(str(path), array, path.read_bytes(), limit)
     if not path.is_file():
         msg = f"{path} must be a file; it is a device. Name a file, or - for a pipe."
         raise OSError(msg)
@@ -113,8 +119,7 @@ def locate(name: str, limit: float = MEMORY_LIMIT) -> Source:
         msg = f"{path} {named} named .gz, but its content {found} gzip. Rename it."
         raise FormatError(msg)
     if named_gzip:
-        content = _decompressed(str(path), path.read_bytes(), limit)
-        return _from_bytes(str(path), path.name, content, array)
+        return _from_bytes(str(path), array, path.read_bytes(), limit)
     size = path.stat().st_size
     return Source(
         name=str(path),
@@ -137,28 +142,19 @@ def split_name(name: str) -> tuple[Path, str | None]:
     return Path(name), None
 
 
-def _from_bytes(
-    name: str,
-    file_name: str,
-    content: bytes,
-    array: str | None = None,
-    *,
-    limit: float = MEMORY_LIMIT,
-) -> Source:
-    """Return a source whose bytes are in memory; ``file_name`` decides its format."""
-    shown = "standard input" if name == "-" else name
-    if file_name == "-" and is_gzip(content[:2]):
-        content = _decompressed(shown, content, limit)
-    head = content[:HEAD_SIZE]
-    format_ = decide(shown, head, len(content))
+def _from_bytes(name: str, array: str | None, content: bytes, limit: float) -> Source:
+    """Return a source whose bytes are in memory, decompressed if they were gzip."""
+    if is_gzip(content):
+        content = _decompressed(name, content, limit)
+    format_ = decide(name, content[:HEAD_SIZE], len(content))
     if not format_.may_be_gzipped:
         msg = (
-            f"{shown} must be .npy, text or .fvecs to be read through gzip or a pipe; "
+            f"{name} must be .npy, text or .fvecs to be read through gzip or a pipe; "
             f"it is {format_.title}. Save it to a plain file."
         )
         raise FormatError(msg)
     return Source(
-        name=shown,
+        name=name,
         format=format_,
         size=len(content),
         path=None,
@@ -233,12 +229,27 @@ def parsing(source: Source) -> AbstractContextManager[None]:
     return whole_file(source.name, source.format.title)
 
 
+def sparse_matrix(kind: str, parts: Sequence[Any], shape: Sequence[int]) -> Rows:
+    """Return a sparse matrix of scipy from its arrays; check every index."""
+    values, *indices = parts
+    if len(shape) != 2 or any(part.dtype.kind not in "iu" for part in indices):
+        msg = "its sparse indices are not whole numbers of two axes"
+        raise ValueError(msg)
+    make = getattr(scipy.sparse, f"{kind}_array")
+    given = (values, tuple(indices)) if kind == "coo" else tuple(parts)
+    matrix: Rows = make(given, shape=tuple(int(n) for n in shape))
+    if hasattr(matrix, "check_format"):
+        # An index outside the matrix would read memory of other objects.
+        matrix.check_format(full_check=True)
+    return matrix
+
+
 def choose_array(
     source: Source, contents: Sequence[Content], selection: Selection
 ) -> Content:
     """Return the chosen array, else the only matrix or ``train``, else FormatError."""
-    names = ", ".join(_shown(c) for c in contents) or "nothing"
-    wanted = selection.array or source.array
+    names = ", ".join(map(str, contents)) or "nothing"
+    wanted = selection.array
     if wanted is not None:
         for content in contents:
             if content.name.strip("/") == wanted.strip("/"):
@@ -260,11 +271,6 @@ def choose_array(
         f"holds {names}. Save the points as a matrix."
     )
     raise FormatError(msg)
-
-
-def _shown(content: Content) -> str:
-    """Return name and shape of an array for an error message."""
-    return f"{content.name or 'an array'} {'x'.join(map(str, content.shape))}"
 
 
 def choose_columns(
@@ -295,14 +301,9 @@ def _columns_of(
         high = (int(stop) if stop else n_columns) if colon else low + 1
         if low < high <= n_columns:
             return list(range(low, high))
-    have = _listing(names) if names else f"columns 0 to {n_columns - 1}"
+    have = ", ".join(names[:8]) if names else f"columns 0 to {n_columns - 1}"
+    have += f", ... ({n_columns} in all)" if names and len(names) > 8 else ""
     near = difflib.get_close_matches(word, names or [], n=1)
     hint = f"Did you mean {near[0]!r}?" if near else "Choose from these."
     msg = f"{source} must have the column {word!r}; it has {have}. {hint}"
     raise FormatError(msg)
-
-
-def _listing(names: Sequence[str]) -> str:
-    """Return the first names for an error message."""
-    shown = ", ".join(names[:8])
-    return shown if len(names) <= 8 else f"{shown}, ... ({len(names)} in all)"

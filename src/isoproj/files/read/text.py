@@ -43,9 +43,9 @@ class _Layout:
 _FIELD = 200
 
 
-def text_names(source: Source, selection: Selection) -> tuple[tuple[str, ...], int]:
+def text_names(source: Source) -> tuple[tuple[str, ...], int]:
     """Return the names of the columns, if there is a header, and their number."""
-    layout = _layout_of(source, selection, MEMORY_LIMIT)
+    layout = _layout_of(source, Selection(), MEMORY_LIMIT)
     return layout.names or (), layout.n_columns
 
 
@@ -61,7 +61,9 @@ def read_text(
             source.name, selection.columns, names, layout.n_columns
         )
         names = None if names is None else tuple(names[c] for c in columns)
-    if not _has_rows(source, layout):
+    with parsing(source):
+        has_rows = next(_rows(source, layout), None) is not None
+    if not has_rows:
         msg = f"{source.name} must hold points; it has no rows. Choose another file."
         raise FormatError(msg)
     try:
@@ -194,12 +196,6 @@ def _rows(source: Source, layout: _Layout) -> Iterator[tuple[int, list[str]]]:
         for fields in reader:
             if fields:
                 yield layout.n_skipped + reader.line_num, fields
-
-
-def _has_rows(source: Source, layout: _Layout) -> bool:
-    """Return whether there is a row after the header."""
-    with parsing(source):
-        return next(_rows(source, layout), None) is not None
 
 
 def _fault(source: Source, layout: _Layout, columns: list[int] | None) -> str:

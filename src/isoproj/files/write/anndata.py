@@ -7,8 +7,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from isoproj.exceptions import FormatError
 from isoproj.files.read.hdf5 import is_anndata
 from isoproj.files.write.writing import Blocks
@@ -39,53 +37,33 @@ def write_anndata(
             if not is_anndata(file):
                 msg = f"{source} must be an AnnData file; it is not. Write .npy."
                 raise FormatError(msg)
-            reduced = _place(file, "obsm", "X_isoproj", blocks.shape, blocks.dtype)
-            start = 0
-            for part in blocks.parts:
-                reduced[start : start + part.shape[0]] = part
-                start += part.shape[0]
+            shape, dtype = blocks.shape, blocks.dtype
+            place = _group(file, "obsm")
+            blocks.fill(_put(place, "X_isoproj", "array", shape=shape, dtype=dtype))
             if chosen == "X" or chosen.startswith("layers/"):
                 loadings = certificate.components.T
-                stored = _place(file, "varm", "isoproj", loadings.shape, loadings.dtype)
-                stored[...] = loadings
-            _state(file, certificate)
+                _put(_group(file, "varm"), "isoproj", "array", data=loadings)
+            uns = _group(file, "uns")
+            uns.pop("isoproj", None)
+            stated = _group(uns, "isoproj")
+            for name in ("distortion", "lower_bound"):
+                value = float(getattr(certificate, name))
+                _put(stated, name, "numeric-scalar", data=value)
 
 
 def _group(parent: Any, name: str) -> Any:  # noqa: ANN401 - h5py has no types
     """Return a group of AnnData, made if it is missing."""
-    group = parent.require_group(name)
-    group.attrs["encoding-type"] = "dict"
-    group.attrs["encoding-version"] = "0.1.0"
-    return group
+    return _encoded(parent.require_group(name), "dict", "0.1.0")
 
 
-def _place(
-    file: Any,  # noqa: ANN401
-    place: str,
-    name: str,
-    shape: tuple[int, ...],
-    dtype: np.dtype[Any],
-) -> Any:  # noqa: ANN401
+def _put(group: Any, name: str, kind: str, **options: Any) -> Any:  # noqa: ANN401
     """Return a new data set of AnnData in place of one of the same name."""
-    group = _group(file, place)
-    if name in group:
-        del group[name]
-    return _encoded(group.create_dataset(name, shape=shape, dtype=dtype), "array")
+    group.pop(name, None)
+    return _encoded(group.create_dataset(name, **options), kind)
 
 
-def _encoded(item: Any, kind: str) -> Any:  # noqa: ANN401
-    """Return a data set after marking its kind as anndata does."""
+def _encoded(item: Any, kind: str, version: str = "0.2.0") -> Any:  # noqa: ANN401
+    """Return a member after marking its kind as anndata does."""
     item.attrs["encoding-type"] = kind
-    item.attrs["encoding-version"] = "0.2.0"
+    item.attrs["encoding-version"] = version
     return item
-
-
-def _state(file: Any, certificate: Certificate) -> None:  # noqa: ANN401
-    """Store the two bounds in ``uns["isoproj"]``."""
-    uns = _group(file, "uns")
-    if "isoproj" in uns:
-        del uns["isoproj"]
-    stated = _group(uns, "isoproj")
-    for name in ("distortion", "lower_bound"):
-        value = float(getattr(certificate, name))
-        _encoded(stated.create_dataset(name, data=value), "numeric-scalar")

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
+import importlib
 import io
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 import numpy as np
 import safetensors.numpy
-import scipy.sparse
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from isoproj.exceptions import FormatError
 from isoproj.files.formats import EXTENSIONS, VECTOR_TYPES, Format, format_of_name
-from isoproj.numerics.arrays import Rows, is_sparse
-from isoproj.numerics.container import check_writable, open_atomically, ordinary_file
+from isoproj.numerics.container import open_atomically
 from isoproj.numerics.extras import needed
 
 # Names of the columns, or None.
@@ -41,68 +40,24 @@ class Blocks:
         """Return the whole matrix."""
         return np.concatenate([*self.parts, np.empty((0, self.shape[1]), self.dtype)])
 
-
-def check_output(
-    path: str | os.PathLike[str], *, inputs: Sequence[str] = (), force: bool = False
-) -> None:
-    """Raise OSError unless a file may be written; call this before the work starts.
-
-    Files of ``inputs`` are never overwritten, other files only with ``force``.
-    """
-    target = Path(path)
-    if not target.parent.is_dir():
-        msg = (
-            f"{target} cannot be written: there is no folder {target.parent}. "
-            "Create it first."
-        )
-        raise FileNotFoundError(msg)
-    ordinary_file(target)
-    refuse_inputs(target, inputs)
-    if not target.exists():
-        check_writable(target)
-        return
-    if not force:
-        msg = f"{target} exists already. Use --force to overwrite, or name another."
-        raise FileExistsError(msg)
-    check_writable(target)
-
-
-def refuse_inputs(target: Path, inputs: Sequence[str]) -> None:
-    """Raise FileExistsError if a target is one of the inputs, or lies in one."""
-    for name in inputs:
-        source = Path(name)
-        if not source.exists():
-            continue
-        # A map may be a folder; every file in it is an input.
-        around = [target, *target.absolute().parents] if source.is_dir() else [target]
-        if any(path.exists() and path.samefile(source) for path in around):
-            msg = f"{target} is an input and is never overwritten. Name another file."
-            raise FileExistsError(msg)
+    def fill(self, rows: Any) -> None:  # noqa: ANN401 - an array or a data set
+        """Copy all blocks to ``rows``, which has their shape."""
+        start = 0
+        for part in self.parts:
+            rows[start : start + part.shape[0]] = part
+            start += part.shape[0]
 
 
 def write_points(
     path: str | os.PathLike[str],
-    points: Rows,
+    points: ArrayLike,
     *,
     names: Sequence[str] | None = None,
-    inputs: Sequence[str] = (),
-    force: bool = False,
-) -> Format:
-    r"""Write a matrix in the format of the extension, and return the format.
-
-    A name that ends in .gz is compressed. Sparse points can be written to .npz only.
-    """
-    if not is_sparse(points):
-        rows = np.asarray(points)
-        whole = Blocks(shape=rows.shape, dtype=rows.dtype, parts=[rows])
-        return write_blocks(path, whole, names=names, inputs=inputs, force=force)
-    if format_of_name(str(path)) is not Format.NPZ:
-        msg = f"sparse points must be written to .npz; got {path}. Name an .npz file."
-        raise FormatError(msg)
-    check_output(path, inputs=inputs, force=force)
-    with open_atomically(path) as file:
-        scipy.sparse.save_npz(file, points)
-    return Format.NPZ
+) -> None:
+    """Write a matrix in the format of the extension; see ``write_blocks``."""
+    rows = np.asarray(points)
+    whole = Blocks(shape=rows.shape, dtype=rows.dtype, parts=[rows])
+    write_blocks(path, whole, names=names)
 
 
 def write_blocks(
@@ -110,32 +65,29 @@ def write_blocks(
     blocks: Blocks,
     *,
     names: Sequence[str] | None = None,
-    inputs: Sequence[str] = (),
-    force: bool = False,
-) -> Format:
-    """Write a matrix in blocks; see ``write_points``.
+) -> None:
+    """Write a matrix in the format of the extension, over a file of that name.
 
-    .npy, text, HDF5 and .fvecs are written block by block, other formats at once.
+    A name that ends in .gz is compressed. .npy, text, HDF5 and .fvecs are written block
+    by block, other formats at once.
     """
-    format_ = output_format(path)
-    if is_anndata_name(path):
-        msg = f"{path} must be a copy of an .h5ad input; there is none. Write .npy."
-        raise FormatError(msg)
-    check_output(path, inputs=inputs, force=force)
+    write = _WRITERS[output_format(path)]
     labels = list(names) if names is not None else None
     with open_atomically(path) as file:
-        if str(path).lower().endswith(".gz"):
-            # Without a time stamp the same points give the same file.
-            with gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0) as packed:
-                stream: Any = packed
-                _WRITERS[format_](stream, blocks, labels)
-        else:
-            _WRITERS[format_](file, blocks, labels)
-    return format_
+        if not str(path).lower().endswith(".gz"):
+            write(file, blocks, labels)
+            return
+        # Without a time stamp the same points give the same file.
+        with gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0) as packed:
+            stream: Any = packed
+            write(stream, blocks, labels)
 
 
-def output_format(path: str | os.PathLike[str]) -> Format:
-    """Return the format of a name; raise FormatError if points cannot be written so."""
+def output_format(path: str | os.PathLike[str], source: str = "") -> Format:
+    """Return the format of a name; raise FormatError if points cannot be written so.
+
+    An .h5ad file is a copy of the ``source`` of the points with one array more.
+    """
     name = str(path).lower()
     format_ = format_of_name(name)
     if format_ is None or name.endswith(".isoproj"):
@@ -144,6 +96,9 @@ def output_format(path: str | os.PathLike[str]) -> Format:
         raise FormatError(msg)
     if name.endswith(".gz") and not format_.may_be_gzipped:
         msg = f"{path} must not end in .gz: {format_.title} is compressed. Drop it."
+        raise FormatError(msg)
+    if is_anndata_name(name) and not is_anndata_name(source):
+        msg = f"{path} must be a copy of an .h5ad input; there is none. Write .npy."
         raise FormatError(msg)
     return format_
 
@@ -175,7 +130,9 @@ def _write_text(file: IO[bytes], blocks: Blocks, names: Names, mark: str = ",") 
     # repr is the shortest text that reads back as the same number.
     text = io.TextIOWrapper(file, encoding="utf-8", newline="\n", write_through=True)
     if names is not None:
-        text.write(mark.join(_quoted(name, mark) for name in names) + "\n")
+        # A reader takes the first line alone for the header.
+        line = [name.replace("\n", " ") for name in names]
+        csv.writer(text, delimiter=mark, lineterminator="\n").writerow(line)
     for part in blocks.parts:
         # float32 is written as float64, with every digit of the stored value.
         exact = part.astype(np.float64) if part.dtype.kind == "f" else part
@@ -185,32 +142,19 @@ def _write_text(file: IO[bytes], blocks: Blocks, names: Names, mark: str = ",") 
     text.detach()
 
 
-def _quoted(name: str, mark: str) -> str:
-    """Return a column name, in quotes if it contains special characters."""
-    if mark in name or '"' in name or "\n" in name:
-        return '"' + name.replace('"', '""').replace("\n", " ") + '"'
-    return name
-
-
-def _arrow_table(blocks: Blocks, names: Names, title: str) -> Any:  # noqa: ANN401
-    """Return a table of pyarrow with one column a feature."""
-    pyarrow = needed("pyarrow", extra="io", purpose=title)
+def _write_table(
+    file: IO[bytes], blocks: Blocks, names: Names, *, format_: Format
+) -> None:
+    """Write a Parquet or an Arrow file with one column a feature."""
+    pyarrow = needed("pyarrow", extra="io", purpose=format_.title)
     points = blocks.whole()
     labels = names or [f"x{column}" for column in range(points.shape[1])]
     columns = [pyarrow.array(column) for column in points.T.copy()]
-    return pyarrow.table(columns, names=labels)
-
-
-def _write_parquet(file: IO[bytes], blocks: Blocks, names: Names) -> None:
-    """Write a Parquet file with one column a feature."""
-    parquet = needed("pyarrow.parquet", extra="io", purpose="Parquet")
-    parquet.write_table(_arrow_table(blocks, names, "Parquet"), file)
-
-
-def _write_arrow(file: IO[bytes], blocks: Blocks, names: Names) -> None:
-    """Write an Arrow file with one column a feature."""
-    feather = needed("pyarrow.feather", extra="io", purpose="Arrow/Feather")
-    feather.write_feather(_arrow_table(blocks, names, "Arrow/Feather"), file)
+    table = pyarrow.table(columns, names=labels)
+    if format_ is Format.PARQUET:
+        importlib.import_module("pyarrow.parquet").write_table(table, file)
+    else:
+        importlib.import_module("pyarrow.feather").write_feather(table, file)
 
 
 def _write_hdf5(file: IO[bytes], blocks: Blocks, _: Names) -> None:
@@ -218,17 +162,10 @@ def _write_hdf5(file: IO[bytes], blocks: Blocks, _: Names) -> None:
     h5py = needed("h5py", extra="io", purpose="HDF5")
     with h5py.File(file, "w") as container:
         data = container.create_dataset(_NAME, shape=blocks.shape, dtype=blocks.dtype)
-        start = 0
-        for part in blocks.parts:
-            data[start : start + part.shape[0]] = part
-            start += part.shape[0]
+        blocks.fill(data)
 
 
-def _write_safetensors(
-    file: IO[bytes],
-    blocks: Blocks,
-    _: Names,
-) -> None:
+def _write_safetensors(file: IO[bytes], blocks: Blocks, _: Names) -> None:
     """Write a safetensors file with one tensor."""
     points = np.ascontiguousarray(blocks.whole())
     file.write(safetensors.numpy.save({_NAME: points}))
@@ -267,8 +204,8 @@ _WRITERS: dict[Format, _Writer] = {
     Format.NPZ: _write_npz,
     Format.CSV: _write_text,
     Format.TSV: partial(_write_text, mark="\t"),
-    Format.PARQUET: _write_parquet,
-    Format.ARROW: _write_arrow,
+    Format.PARQUET: partial(_write_table, format_=Format.PARQUET),
+    Format.ARROW: partial(_write_table, format_=Format.ARROW),
     Format.HDF5: _write_hdf5,
     Format.SAFETENSORS: _write_safetensors,
     **{kind: partial(_write_vectors, format_=kind) for kind in VECTOR_TYPES},
