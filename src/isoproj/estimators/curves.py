@@ -242,10 +242,7 @@ def _certified_curve(
         solved += [(k, solve(replace(problem, k=k))) for k in ks if k >= n_dims]
     return geometry.certified(
         [pairs for _, result in solved for pairs in result.known],
-        lambda over: [
-            over.certify(over.components(result.basis, k), result.dual, result.hull)
-            for k, result in solved
-        ],
+        lambda over: [over.certify_result(result, k) for k, result in solved],
         k=ks[-1],
         n_scans=len(solved),
     )
@@ -395,7 +392,7 @@ def guarantee_frontier(
     check_positive("time_limit", time_limit, integral=False)
     clock = Clock(time_limit)
     geometry = Geometry.prepare(check_points(X), rule)
-    _check_frontier(k, n_points, objective, geometry.points.n_dims)
+    _check_frontier(k, n_points, geometry.points.n_dims)
     kept = Objective(objective)
     geometry, clock = geometry.sharing(clock, int(k), n_points)
     problem = Problem(
@@ -411,8 +408,7 @@ def guarantee_frontier(
     certificates = geometry.certified(
         [pairs for result in results for pairs in result.known],
         lambda over: tuple(
-            over.certify_under_cap(result, int(k), kept, is_given=False)
-            for result in results
+            over.certify_result(result, int(k), kept) for result in results
         ),
         k=int(k),
         n_scans=n_points,
@@ -455,7 +451,7 @@ def _frontier_results(problem: Problem, n_points: int) -> list[Result]:
     return [*results, principal]
 
 
-def _check_frontier(k: object, n_points: object, objective: object, dims: int) -> None:
+def _check_frontier(k: object, n_points: object, dims: int) -> None:
     if dims < 2:
         msg = f"X must span at least 2 dimensions; it spans {dims}. Add points."
         raise ValueError(msg)
@@ -467,7 +463,4 @@ def _check_frontier(k: object, n_points: object, objective: object, dims: int) -
         raise ValueError(msg)
     if not is_whole(n_points) or n_points < 2:
         msg = f"n_points must be a whole number, 2 or more; got {n_points!r}. Use 7."
-        raise ValueError(msg)
-    if objective not in tuple(Objective):
-        msg = f"objective must be 'variance' or 'distortion'; got {objective!r}."
         raise ValueError(msg)

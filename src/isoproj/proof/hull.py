@@ -98,6 +98,7 @@ def hull_facets(projected: Array) -> Facets | None:
     )
 
 
+@single_blas_thread
 def hull_bound(points: Points, axes: Array, pairs: Indices) -> float:
     """Return the lower bound that axes, in rows, and pairs prove; 0 if they prove none.
 
@@ -121,15 +122,6 @@ def hull_bound(points: Points, axes: Array, pairs: Indices) -> float:
     rounding = math.sqrt(k + 1) * EPS * (2 * n_features + 8)
     inradius = checked_inradius(projected, facets, rounding)
     return float(min(1.0, inradius**2 / stretch)) * (1.0 - 16 * EPS)
-
-
-@single_blas_thread
-def prove_hull(points: Points, axes: Array, pairs: Indices) -> HullProof | None:
-    """Return the proof that axes and pairs give, or None if they prove nothing."""
-    bound = hull_bound(points, axes, pairs)
-    if bound <= 0.0:
-        return None
-    return HullProof(bound=bound, hull_axes=axes, hull_pairs=pairs)
 
 
 def checked_inradius(projected: Array, facets: Facets, rounding: float) -> float:
