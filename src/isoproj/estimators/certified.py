@@ -31,6 +31,7 @@ from isoproj.exceptions import FormatError
 from isoproj.numerics.arrays import Rows, check_memory_limit, is_number
 from isoproj.numerics.container import Tensors, read_container, write_container
 from isoproj.numerics.interrupts import stoppable
+from isoproj.numerics.rounding import at_least, at_most
 from isoproj.pairs.rule import LABELLED, PairKind
 from isoproj.proof.certificate import Certificate
 from isoproj.proof.heldout import Heldout, measure_heldout, split_rows
@@ -398,8 +399,8 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
             over = f" over a sample alone ({sampled})" if self._is_cut_short else ""
             msg = (
                 f"Stopped early ({self.status_}) at distortion "
-                f"{self.distortion_:.4f}{over}, lower bound "
-                f"{self.lower_bound_:.4f}; both hold. {self.status_.advice}"
+                f"{at_most(self.distortion_)}{over}, lower bound "
+                f"{at_least(self.lower_bound_)}; both hold. {self.status_.advice}"
             )
             warnings.warn(msg, ConvergenceWarning, stacklevel=3)
 

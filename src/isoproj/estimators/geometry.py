@@ -19,6 +19,7 @@ from isoproj.exceptions import DuplicatePointsWarning, InfeasibleError
 from isoproj.numerics.arrays import Rows, as_dense
 from isoproj.numerics.interrupts import Stop
 from isoproj.numerics.progress import Notice, OutOfTime, ending_within, tell
+from isoproj.numerics.rounding import at_least, at_most
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.storage import Storage
 from isoproj.pairs.estimate import scan_seconds
@@ -339,19 +340,20 @@ class Geometry:
 
 def _refusal(certificate: Certificate, cap: float) -> str:
     """Return why a cap is refused: it is impossible, or it was not reached."""
-    k, found = certificate.n_components, f"{certificate.distortion:.4f}"
+    k, found = certificate.n_components, at_most(certificate.distortion)
+    lower = at_least(certificate.lower_bound)
     if cap < certificate.lower_bound:
         return (
             f"max_distortion={cap:g} is impossible in {k} dimensions: every "
-            f"projection loses {certificate.lower_bound:.4f} or more of some pair, "
-            f"proved by the certificate of this error; {found} is possible. Raise "
-            "max_distortion, or n_components."
+            f"projection loses {lower} or more of some pair, proved by the certificate "
+            f"of this error; {found} is possible. Raise max_distortion, or "
+            "n_components."
         )
     return (
         f"max_distortion={cap:g} was not reached in {k} dimensions: the best "
-        f"projection found loses {found} of some pair, and only losses below "
-        f"{certificate.lower_bound:.4f} are proved impossible, so that it is "
-        "unknown whether one exists. Raise max_distortion, or n_components."
+        f"projection found loses {found} of some pair, and only losses below {lower} "
+        "are proved impossible, so that it is unknown whether one exists. Raise "
+        "max_distortion, or n_components."
     )
 
 

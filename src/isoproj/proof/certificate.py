@@ -286,7 +286,9 @@ class Certificate(Shown):
             what = "sampled distances"
             rest = f" {self.sampled_words.capitalize()}."
         else:
-            what = "distances and lengths" if self.include_norms else "distances"
+            is_of_rows = self.pair_kind is PairKind.DIRECTIONS
+            what = "lengths" if is_of_rows else "distances"
+            what = "distances and lengths" if self.include_norms else what
             rest = ""
         sentence = (
             f"Every one of {self.n_pairs:,} {what} keeps at least "

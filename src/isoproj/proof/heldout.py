@@ -117,7 +117,7 @@ class NewPoints(Shown):
             return text + "."
         return (
             f"{text}, and at most {at_most(100.0 * self.new_pair_share, 2)} % of "
-            f"{self.new_pairs} lose more than the certified {self.distortion:.4f} "
+            f"{self.new_pairs} lose more than the certified {at_most(self.distortion)} "
             f"with {level} confidence."
         )
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from scipy.spatial import ConvexHull, QhullError
 
 from isoproj.numerics.arrays import as_dense
+from isoproj.numerics.rounding import at_least
 from isoproj.numerics.shown import Shown
 from isoproj.numerics.spectral import EPS, Array, Indices
 from isoproj.numerics.threads import single_blas_thread
@@ -56,7 +57,7 @@ class HullProof(Shown):
         return (
             f"Within {len(self.hull_axes)} dimensions the hull of "
             f"{len(self.hull_pairs):,} directions proves a lower bound of "
-            f"{self.bound:.6f}."
+            f"{at_least(self.bound, 6)}."
         )
 
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from isoproj.numerics.arrays import Rows, check_points, is_number, is_whole
 from isoproj.numerics.maps import LinearMap, Orientation, linear_map
-from isoproj.numerics.rounding import at_most
+from isoproj.numerics.rounding import at_least, at_most, trimmed
 from isoproj.numerics.shown import Table, Tabular
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.storage import Storage
@@ -105,6 +105,10 @@ class SearchPlan(Tabular):
         if ranks is None:
             return None
         return np.maximum(ranks[:, self.n_needed - 1], self.n_neighbors)
+
+    @property
+    def _level(self) -> str:
+        return f"{trimmed(at_least(100.0 * self.confidence))} %"
 
     @property
     def every_row(self) -> int | None:
@@ -210,7 +214,7 @@ class SearchPlan(Tabular):
         if self.query_candidates is not None:
             lines.append(
                 f"Fetch {self.new_query:,}: then a new query has {share} neighbours"
-                f" among them with probability at least {100 * self.confidence:g} %, "
+                f" among them with probability at least {self._level}, "
                 f"if it is drawn like these {self.query_candidates.size:,} queries."
             )
         found = zip(
@@ -235,7 +239,7 @@ class SearchPlan(Tabular):
     def _table(self) -> Table:
         """Return the numbers, which notebooks show."""
         found = self.recall(self.n_neighbors)
-        level = f"a new query, {100 * self.confidence:g} %"
+        level = f"a new query, {self._level}"
         told = (
             ("every stored row", self.every_row, self.row_candidates, found.rows),
             (level, self.new_query, self.query_candidates, found.queries),
