@@ -22,7 +22,6 @@ from sklearn.base import clone
 
 from isoproj.numerics.arrays import Rows, check_points
 from isoproj.numerics.maps import LinearMap, linear_map
-from isoproj.numerics.spectral import Array
 from isoproj.proof.audit import audit
 
 Record = dict[str, Any]
@@ -102,7 +101,10 @@ def score_map(
     least = 1.0 - found.distortion
     most = 1.0 + found.stretch
     if error > _ORTHONORMAL and found.stretch == 0.0 and least > 0.0:
-        most = _largest_share(rows, linear, least, pairs)
+        # The scan reports gains only, so it is asked about the map scaled up.
+        enlarged = linear / math.sqrt(least)
+        scaled = audit(rows, enlarged, orientation="rows", pairs=pairs, n_worst=1)
+        most = (1.0 + scaled.stretch) * least
     q = found.quantiles
     return Score(
         n_components=int(linear.shape[0]),
@@ -119,16 +121,6 @@ def score_map(
         recall=found.recall.get(k, math.nan),
         lower_bound=float(getattr(components, "lower_bound_", math.nan)),
     )
-
-
-def _largest_share(
-    rows: Rows, linear: Array, least: float, pairs: str | ArrayLike
-) -> float:
-    """Return the largest ratio of squared lengths of a map that stretches nothing."""
-    # The scan reports gains only, so it is asked about the map scaled up.
-    enlarged = linear / math.sqrt(least)
-    scaled = audit(rows, enlarged, orientation="rows", pairs=pairs, n_worst=1)
-    return (1.0 + scaled.stretch) * least
 
 
 def run(

@@ -279,10 +279,8 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
                 "it does not. Save it again."
             )
             raise FormatError(msg)
-        listed = certificate.listed_pairs
-        is_listed = certificate.pair_kind is PairKind.LISTED
-        if listed is not None and is_listed and model.pairs == "all":
-            model.pairs = listed
+        if certificate.pair_kind is PairKind.LISTED and model.pairs == "all":
+            model.pairs = certificate.pairs.pairs
         if names is not None:
             model.feature_names_in_ = np.asarray(names, dtype=object)
         model._adopt(certificate)

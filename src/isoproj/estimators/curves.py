@@ -53,12 +53,8 @@ class DistortionCurve(Tabular):
     certificates: tuple[Certificate, ...] = ()
 
     def __iter__(self) -> Iterator[tuple[int, float, float]]:
-        return zip(
-            self.ks.tolist(),
-            self.distortion.tolist(),
-            self.lower_bound.tolist(),
-            strict=True,
-        )
+        columns = self.ks, self.distortion, self.lower_bound
+        return zip(*(column.tolist() for column in columns), strict=True)
 
     def components(self, k: int) -> NDArray[Any]:
         """Return the projection to ``k`` dimensions.
@@ -298,13 +294,8 @@ class Frontier(Tabular):
     objective: Objective
 
     def __iter__(self) -> Iterator[tuple[float, float, float, float]]:
-        return zip(
-            self.max_distortion.tolist(),
-            self.distortion.tolist(),
-            self.kept.tolist(),
-            self.kept_bound.tolist(),
-            strict=True,
-        )
+        columns = self.max_distortion, self.distortion, self.kept, self.kept_bound
+        return zip(*(column.tolist() for column in columns), strict=True)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw what is kept against the caps, below its bound.

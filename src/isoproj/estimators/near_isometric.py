@@ -274,7 +274,18 @@ class NearIsometricProjection(CertifiedProjection):
         journal = self._journal()
         storage = self._storage()
         last = self.certificate_
-        self._check_update(last)
+        if last.prefixes:
+            msg = (
+                "update needs a projection without nested prefixes. Fit again instead."
+            )
+            raise ValueError(msg)
+        which = last.pairs.described(last.pair_kind)
+        if which != PairKind.ALL or self.solver != "minimax":
+            msg = (
+                "update needs pairs='all' and solver='minimax'; got "
+                f"{which!r} and {self.solver!r}. Fit again instead."
+            )
+            raise ValueError(msg)
         old = self._validated(X, reset=False, storage=storage)
         new = self._validated(X_new, reset=False, storage=storage)
         if data_fingerprint(old) != last.fingerprint:
@@ -327,21 +338,6 @@ class NearIsometricProjection(CertifiedProjection):
         if result is not None:
             self._adopt_solve(result)
         geometry.warn_of_rounding(certificate, stacklevel=3)
-
-    def _check_update(self, last: Certificate) -> None:
-        """Raise unless the model's pairs and solver allow an update."""
-        if last.prefixes:
-            msg = (
-                "update needs a projection without nested prefixes. Fit again instead."
-            )
-            raise ValueError(msg)
-        which = last.pairs.described(last.pair_kind)
-        if which != PairKind.ALL or self.solver != "minimax":
-            msg = (
-                "update needs pairs='all' and solver='minimax'; got "
-                f"{which!r} and {self.solver!r}. Fit again instead."
-            )
-            raise ValueError(msg)
 
     def _check_parameters(self, n_features: int) -> None:
         super()._check_parameters(n_features)

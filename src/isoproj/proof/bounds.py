@@ -33,7 +33,7 @@ from isoproj.pairs.points import Points
 from isoproj.pairs.rule import LABELLED, PairKind, PairSet
 from isoproj.pairs.worst_pairs import WorstPairs, find_worst
 from isoproj.proof.certificate import Certificate, Exclusion, Guarantee
-from isoproj.proof.confidence import share_above
+from isoproj.proof.confidence import drawn_losses, seed_of, share_of
 from isoproj.proof.hull import HullProof, hull_bound
 from isoproj.proof.objective import Objective, kept_bound, share_kept
 
@@ -173,7 +173,8 @@ def certify(
     fingerprint = data_fingerprint(points.rows[:n_rows])
     share = None
     if pairs.kind is PairKind.SAMPLED:
-        share = share_above(points, exact, distortion, fingerprint)
+        losses = drawn_losses(points, exact, seed_of(fingerprint, exact))
+        share = share_of(losses, distortion)
     ratio = spectral_ratio(points, pairs, k) if spectral else math.inf
     rule, kind = pairs.rule, pairs.kind
     return _ordered(
