@@ -102,10 +102,7 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
             If the data or a parameter is unusable; the message says how to mend it.
         """
         journal = self._journal()
-        with (
-            telling(type(self).__name__, self.verbose),
-            calling_back(self, X, y),
-        ):
+        with telling(type(self).__name__, self.verbose), calling_back(self, X, y):
             # Of every draw: split, sample of pairs, random starts.
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             storage = self._storage()
@@ -122,7 +119,6 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
                 rule,
                 seed=seed,
                 storage=storage,
-                memory_limit=float(self.memory_limit),
                 engine=self.engine,
             )
             k = self.n_components

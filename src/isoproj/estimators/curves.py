@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import ConvergenceWarning
 
 import isoproj
 from isoproj.estimators.base import check_positive, checked_gap, telling
@@ -218,6 +220,7 @@ def distortion_curve(
     )
     with telling("distortion_curve", verbose):
         certificates = _certified_curve(geometry, problem, wanted)
+    _warn_of_sample(certificates, geometry)
     return DistortionCurve(
         ks=np.array([each.n_components for each in certificates], dtype=np.intp),
         distortion=np.array([each.distortion for each in certificates]),
@@ -242,6 +245,17 @@ def _certified_curve(
         k=ks[-1],
         n_scans=len(solved),
     )
+
+
+def _warn_of_sample(certificates: Sequence[Certificate], geometry: Geometry) -> None:
+    """Warn if time was short of a walk over all pairs that the user asked for."""
+    if certificates and certificates[0].pair_kind is not geometry.pairs.kind:
+        worst = max(certificates, key=lambda each: each.sampled_share or 0.0)
+        msg = (
+            "Time was short of a walk over all pairs: losses are over a sample alone "
+            f"({worst.sampled_words}). Raise time_limit."
+        )
+        warnings.warn(msg, ConvergenceWarning, stacklevel=3)
 
 
 def _checked_ks(ks: Iterable[int] | None, n_dims: int, n_features: int) -> list[int]:
@@ -404,6 +418,7 @@ def guarantee_frontier(
         k=int(k),
         n_scans=n_points,
     )
+    _warn_of_sample(certificates, geometry)
     parts = [certificate.guarantee for certificate in certificates]
     table = np.array([(p.cap, p.kept, p.kept_bound) for p in parts if p is not None])
     table[-1, 0] = certificates[-1].distortion

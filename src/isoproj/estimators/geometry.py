@@ -21,7 +21,7 @@ from isoproj.numerics.interrupts import Stop
 from isoproj.numerics.progress import Notice, OutOfTime, ending_within, tell
 from isoproj.numerics.rounding import at_least, at_most
 from isoproj.numerics.spectral import Array, Indices
-from isoproj.numerics.storage import Storage
+from isoproj.numerics.storage import MEMORY_LIMIT, Storage
 from isoproj.pairs.estimate import scan_seconds
 from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.points import Points
@@ -75,7 +75,7 @@ class Geometry:
     rows: Rows
     points: Points
     pairs: PairSet
-    memory_limit: float = 2e9
+    memory_limit: float
     engine: Engine | None = None
     deadline: Clock | None = None
     stop: Stop = field(default_factory=lambda: Stop(str))
@@ -87,7 +87,6 @@ class Geometry:
         *,
         seed: int = 0,
         storage: Storage | None = None,
-        memory_limit: float = 2e9,
         engine: Engine | None = None,
     ) -> Geometry:
         """Return the geometry of some rows; warn of rows that repeat."""
@@ -101,7 +100,8 @@ class Geometry:
                 "do not count."
             )
             warnings.warn(msg, DuplicatePointsWarning, stacklevel=3)
-        return Geometry(rows, points, pairs, memory_limit, engine)
+        limit = MEMORY_LIMIT if storage is None else storage.limit
+        return Geometry(rows, points, pairs, limit, engine)
 
     @cached_property
     def search(self) -> PairSearch:
@@ -239,7 +239,6 @@ class Geometry:
             components,
             dual.pairs,
             dual.weights,
-            n_rows=self.rows.shape[0],
             spectral=spectral,
             engine=self.engine,
         )

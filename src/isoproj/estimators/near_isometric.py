@@ -214,8 +214,7 @@ class NearIsometricProjection(CertifiedProjection):
             standard, gives an array of its own library on its own device.
         """
         projected = self._projected(X)
-        if self.scale_ != 1.0:
-            projected *= projected.dtype.type(self.scale_)
+        projected *= projected.dtype.type(self.scale_)
         return like(projected, X)
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
@@ -232,8 +231,7 @@ class NearIsometricProjection(CertifiedProjection):
             ``X @ components_ / scale_``.
         """
         points = self._lifted(X)
-        if self.scale_ != 1.0:
-            points /= points.dtype.type(self.scale_)
+        points /= points.dtype.type(self.scale_)
         return like(points, X)
 
     def _adopt(self, certificate: Certificate) -> None:
@@ -298,7 +296,6 @@ class NearIsometricProjection(CertifiedProjection):
             stacked(old, new, storage),
             PairRule.of("all"),
             storage=storage,
-            memory_limit=float(self.memory_limit),
             engine=self.engine,
         )
         with telling(type(self).__name__, self.verbose):

@@ -150,14 +150,13 @@ def certify(
     weighted_pairs: Indices,
     weights: Array,
     *,
-    n_rows: int,
     spectral: bool = False,
     engine: Engine | None = None,
 ) -> Certificate:
     """Return the certificate of orthonormal components, with both bounds computed.
 
-    The dual weights on ``weighted_pairs`` prove the lower bound. ``n_rows`` is the
-    number of rows of the data without the origin. ``spectral`` adds ``spectral_ratio``.
+    The dual weights on ``weighted_pairs`` prove the lower bound. ``spectral`` adds
+    ``spectral_ratio``.
     """
     fault = weights_fault(pairs, weighted_pairs, weights, points)
     if fault:
@@ -170,6 +169,7 @@ def certify(
         points, pairs, exact, n_worst=_N_WORST, suspects=suspects, engine=engine
     )
     distortion = rounded_up(found, *exact.shape)
+    n_rows = points.n_points - pairs.rule.has_origin
     fingerprint = data_fingerprint(points.rows[:n_rows])
     share = None
     if pairs.kind is PairKind.SAMPLED:
@@ -238,15 +238,13 @@ def certify_guarantee(
     multipliers: Array,
 ) -> Guarantee:
     """Return what a certified projection keeps under a cap, computed from the data."""
-    k, n_rows = certificate.n_components, certificate.n_points
+    k, components = certificate.n_components, certificate.components
     proof = capped_pairs, multipliers
     return Guarantee(
         objective=objective,
         cap=cap,
-        kept=share_kept(
-            points, pairs, objective, certificate.components, n_rows=n_rows
-        ),
-        kept_bound=kept_bound(points, pairs, objective, k, cap, *proof, n_rows=n_rows),
+        kept=share_kept(points, pairs, objective, components),
+        kept_bound=kept_bound(points, pairs, objective, k, cap, *proof),
         capped_pairs=capped_pairs,
         multipliers=multipliers,
     )

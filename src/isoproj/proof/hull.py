@@ -140,11 +140,10 @@ def checked_inradius(projected: Array, facets: Facets, rounding: float) -> float
     heights = np.einsum("fcd,fd->fc", corners, normals).min(axis=1) - rounding
     if not (heights > rounding).all():
         return 0.0
-    if not _is_closed(facets.corners):
-        return 0.0
-    if not _meets_once(corners, normals, heights, rounding):
-        return 0.0
-    return float(heights.min())
+    is_once = _is_closed(facets.corners) and _meets_once(
+        corners, normals, heights, rounding
+    )
+    return float(heights.min()) if is_once else 0.0
 
 
 def _is_closed(corners: Indices) -> bool:

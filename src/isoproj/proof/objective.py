@@ -61,16 +61,17 @@ class Objective(enum.StrEnum):
 
 def centred_rows(
     points: Points,
-    n_rows: int,
-    objective: Objective = Objective.VARIANCE,
+    pairs: PairSet,
+    objective: Objective,
     *,
     largest_dense: float = _LARGEST_DENSE,
 ) -> Array:
     """Return the data minus its mean, scaled by a power of two, in float64.
 
-    The points may have the origin as one more row after the ``n_rows`` of the data. It
-    has no part in the variance; in pairs it has one, so it is moved with the data.
+    The origin has no part in the variance. In pairs it may have one, so it is then the
+    last row, moved with the data.
     """
+    n_rows = points.n_points - pairs.rule.has_origin
     rows: Rows = points.rows
     rows = rows[:n_rows] if objective is Objective.VARIANCE else rows
     if is_sparse(rows) and float(rows.shape[0]) * rows.shape[1] > largest_dense:
@@ -131,12 +132,10 @@ def share_kept(
     pairs: PairSet,
     objective: Objective,
     components: NDArray[np.float64] | NDArray[np.float32],
-    *,
-    n_rows: int,
 ) -> float:
     """Return the share of the objective that orthonormal components keep."""
     exact = components.astype(np.float64)
-    rows = centred_rows(points, n_rows, objective)
+    rows = centred_rows(points, pairs, objective)
     if objective is Objective.VARIANCE:
         images = times(rows, exact.T, points.storage)
         whole = _checked_total(float(np.vdot(rows, rows)))
@@ -167,14 +166,12 @@ def kept_bound(
     cap: float,
     capped_pairs: Indices,
     multipliers: Array,
-    *,
-    n_rows: int,
 ) -> float:
     """Return a share that no projection to ``k`` dimensions under the cap exceeds.
 
     It is the smaller of the bounds with and without multipliers, at most 1.
     """
-    rows = centred_rows(points, n_rows, objective)
+    rows = centred_rows(points, pairs, objective)
     n_features = rows.shape[1]
     if k >= n_features:
         return 1.0
