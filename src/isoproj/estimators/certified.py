@@ -115,11 +115,7 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
                 rows, rule = given[split.training], rule.of_rows(split.training)
                 n_scans += _HELDOUT_SCANS
             geometry = Geometry.prepare(
-                rows,
-                rule,
-                seed=seed,
-                storage=storage,
-                engine=self.engine,
+                rows, rule, seed=seed, storage=storage, engine=self.engine
             )
             k = self.n_components
             geometry.tell_before(k)
