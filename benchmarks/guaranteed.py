@@ -108,9 +108,7 @@ def side_by_side(
     for slack in SLACKS:
         capped = replace(problem, cap=(1.0 + slack) * best.distortion)
         answer, seconds = timed(guaranteed, capped, best, (best.basis,))
-        certificate = geometry.certify_under_cap(
-            answer, k, Objective.VARIANCE, is_given=False
-        )
+        certificate = geometry.certify_result(answer, k, Objective.VARIANCE)
         found = certificate.guarantee
         assert certificate.distortion <= found.cap
         rows.append(

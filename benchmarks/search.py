@@ -59,10 +59,9 @@ def quality(n_rows: int, time_limit: float) -> list[str]:
         for name, components in maps.items():
             vectors = rows @ components.T, queries @ components.T
             for kind in ("float32", "int8"):
+                reduced = tuple(map(FORMATS[kind][1](vectors[0]), vectors))
                 for score in ("euclidean", "cosine"):
-                    plan = question.plan(
-                        reduced=FORMATS[kind][1](*vectors), score=score
-                    )
+                    plan = question.plan(reduced=reduced, score=score)
                     found = plan.recall(10)
                     needed = (plan.row_candidates, plan.query_candidates)
                     spread = [

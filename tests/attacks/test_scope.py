@@ -70,7 +70,6 @@ def fitted(options, labels=None):
 def few(monkeypatch):
     """Small samples, for speed."""
     monkeypatch.setattr(confidence.drawn_losses, "__defaults__", (2000,))
-    monkeypatch.setattr(confidence.share_above, "__defaults__", (2000,))
 
 
 @pytest.mark.parametrize("kind", SCOPES)

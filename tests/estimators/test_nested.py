@@ -221,6 +221,11 @@ def test_a_cap_of_ones_own_and_updates_exclude_nesting(near):
         clone_of(near).update(X[:2], X)
 
 
+def test_prefixes_may_come_as_an_array():
+    model = NearIsometricProjection(12, nested=np.array([3, 9]), tol=0.5).fit(X)
+    assert [part.n_components for part in model.certificate_.prefixes] == [3, 9]
+
+
 def clone_of(model):
     fresh = clone(model)
     fresh._adopt(model.certificate_)

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 from geometry import cloud
 
-from isoproj import GuaranteedPCA, NearIsometricProjection, verify
+from isoproj import (
+    GuaranteedPCA,
+    NearIsometricProjection,
+    distortion_curve,
+    guarantee_frontier,
+    verify,
+)
 from isoproj.estimators.geometry import Geometry
 from isoproj.numerics.progress import OutOfTime, Walk, ending_within, tell
 from isoproj.pairs.rule import PairKind
@@ -50,6 +56,17 @@ def test_without_time_for_all_pairs_a_fit_is_certified_over_a_sample(
 def test_a_fit_whose_walk_over_all_pairs_ran_out_of_time_says_so(short):
     with pytest.warns(UserWarning, match="over a sample alone .* 95 % confidence"):
         NearIsometricProjection(3, time_limit=100.0).fit(ROWS)
+
+
+def test_curves_over_a_sample_say_so(short):
+    for ask in (
+        lambda: distortion_curve(ROWS, [2, 3], tol=0.5, time_limit=100.0),
+        lambda: guarantee_frontier(ROWS, 3, 2, tol=0.5, time_limit=100.0),
+    ):
+        with pytest.warns(UserWarning, match="over a sample alone .* 95 % confidence"):
+            found = ask()
+        kinds = {each.pair_kind for each in found.certificates}
+        assert kinds == {PairKind.SAMPLED}
 
 
 def test_with_time_for_all_pairs_a_limit_changes_no_claim():

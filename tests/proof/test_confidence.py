@@ -11,7 +11,7 @@ from isoproj import Certificate, NearIsometricProjection, verify
 from isoproj.exceptions import ClaimError
 from isoproj.pairs import rule as pairs
 from isoproj.pairs.points import Points
-from isoproj.proof.confidence import largest_share, share_above
+from isoproj.proof.confidence import drawn_losses, largest_share, share_of
 
 
 @pytest.fixture
@@ -31,7 +31,8 @@ def test_confidence_holds_as_often_as_it_says():
     level = float(np.quantile(losses, 0.93))
     true = float((losses > level).mean())
     points = Points.prepare(rows, rotate=False)
-    shares = [share_above(points, components, level, str(i), 200) for i in range(300)]
+    draws = (drawn_losses(points, components, seed, 200) for seed in range(300))
+    shares = [share_of(drawn, level) for drawn in draws]
     held = np.mean(np.array(shares) >= true)
     assert 0.9 <= held <= 1.0
     assert np.median(shares) < 2 * true

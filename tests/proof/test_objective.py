@@ -53,7 +53,7 @@ def test_a_share_is_what_its_definition_says(seed, objective, kind, distance):
     rows = cloud(seed, 9, 5) + distance
     components = random_basis(seed + 1, 5, 2).T
     points, pairs = prepare_pairs(rows, KINDS[kind], rotate=False)
-    found = share_kept(points, pairs, objective, components, n_rows=9)
+    found = share_kept(points, pairs, objective, components)
     matrix = brute_matrix(rows, objective, kind)
     expected = np.trace(components @ matrix @ components.T)
     assert_allclose(found, expected, atol=1e-13 * (1 + distance))
@@ -82,10 +82,8 @@ def test_no_projection_keeps_more_than_any_multipliers_allow(
         components = random_basis([seed, trial], 5, k).T
         extended, counting = counted(rows, kind)
         cap = float(brute_losses(extended, components, counting)[1].max())
-        bound = kept_bound(
-            points, pairs, objective, k, cap, support, multipliers, n_rows=8
-        )
-        kept = share_kept(points, pairs, objective, components, n_rows=8)
+        bound = kept_bound(points, pairs, objective, k, cap, support, multipliers)
+        kept = share_kept(points, pairs, objective, components)
         assert kept <= bound <= 1.0
 
 
@@ -96,7 +94,7 @@ def test_the_right_multiplier_proves_the_optimum_of_a_plane(cap):
     rows = np.array([[-3.0, 0.0], [3.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
     points, pairs = prepare_pairs(rows, [[2, 3]], rotate=False)
     proof = np.array([[2, 3]]), np.array([0.8])
-    bound = kept_bound(points, pairs, Objective.VARIANCE, 1, cap, *proof, n_rows=4)
+    bound = kept_bound(points, pairs, Objective.VARIANCE, 1, cap, *proof)
     angles = np.linspace(0.0, np.pi, 100_001)
     allowed = np.cos(angles) ** 2 <= cap
     kept = 0.9 * np.cos(angles) ** 2 + 0.1 * np.sin(angles) ** 2
@@ -109,7 +107,7 @@ def test_without_multipliers_the_bound_is_what_pca_keeps(seed, k):
     rows = cloud(seed, 9, 5)
     points, pairs = prepare_pairs(rows, rotate=False)
     none = np.empty((0, 2), dtype=int), np.empty(0)
-    bound = kept_bound(points, pairs, Objective.VARIANCE, k, 0.5, *none, n_rows=9)
+    bound = kept_bound(points, pairs, Objective.VARIANCE, k, 0.5, *none)
     sizes = np.linalg.svd(rows - rows.mean(axis=0), compute_uv=False) ** 2
     assert_allclose(bound, sizes[:k].sum() / sizes.sum(), atol=1e-12)
     assert bound >= sizes[:k].sum() / sizes.sum()
@@ -121,7 +119,7 @@ def test_multipliers_that_prove_less_than_none_do_not_hurt():
     heavy = every_pair(9), np.full(36, 100.0)
     none = np.empty((0, 2), dtype=int), np.empty(0)
     bounds = [
-        kept_bound(points, pairs, Objective.VARIANCE, 2, 0.9, *proof, n_rows=9)
+        kept_bound(points, pairs, Objective.VARIANCE, 2, 0.9, *proof)
         for proof in (heavy, none)
     ]
     assert bounds[0] == bounds[1]
@@ -129,9 +127,9 @@ def test_multipliers_that_prove_less_than_none_do_not_hurt():
 
 def test_sparse_rows_are_too_many_before_memory_ends():
     rows = scipy.sparse.csr_array(cloud(0, 9, 9))
-    points, _ = prepare_pairs(rows, rotate=False)
+    points, pairs = prepare_pairs(rows, rotate=False)
     with pytest.raises(ValueError, match="sparse X must have at most"):
-        centred_rows(points, 9, largest_dense=80)
+        centred_rows(points, pairs, Objective.VARIANCE, largest_dense=80)
 
 
 @pytest.mark.parametrize("offset", [1e10, 1e12, 1e14, 1e15])
@@ -146,9 +144,9 @@ def test_variance_is_kept_and_bounded_far_from_the_origin(offset):
     )
     matrix = gaps.T @ gaps / np.vdot(gaps, gaps)
     kind, none = Objective.VARIANCE, (np.empty((0, 2), dtype=int), np.empty(0))
-    kept = share_kept(points, pairs, kind, components, n_rows=200)
+    kept = share_kept(points, pairs, kind, components)
     assert abs(kept - np.vdot(components, components @ matrix)) < 1e-13
-    bound = kept_bound(points, pairs, kind, 2, 1.0, *none, n_rows=200)
+    bound = kept_bound(points, pairs, kind, 2, 1.0, *none)
     assert bound >= np.linalg.eigvalsh(matrix)[1:].sum() - 1e-15
 
 
@@ -169,5 +167,5 @@ def test_mean_loss_is_exact_however_close_the_points(kind, form, data):
     components = random_basis(1, 3, 1).T
     _, losses = brute_losses(rows, components)
     objective = Objective.DISTORTION
-    kept = share_kept(points, pairs, objective, components, n_rows=6)
+    kept = share_kept(points, pairs, objective, components)
     assert abs(1.0 - kept - losses.mean()) < 1e-12

@@ -265,6 +265,15 @@ def test_new_points_that_still_fit_whole_are_lost_nothing_of():
     verify(model.certificate_, np.vstack([X, new]))
 
 
+def test_an_update_that_loses_something_is_not_called_optimal():
+    X = cloud(0, 30, 2) @ cloud(1, 2, 8)
+    model = NearIsometricProjection(2, random_state=0, max_iter=1).fit(X)
+    assert model.status_ == "optimal"
+    model.update(cloud(2, 20, 8), X)
+    assert model.lower_bound_ < model.distortion_
+    assert model.status_ == "max_iter"
+
+
 def test_an_update_lies_in_files_where_memory_has_no_room(four):
     X, model = four
     new = stretched(5, 20, 10)[:, ::-1] * 2.0

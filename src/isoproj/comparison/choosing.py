@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 # Rows that play the queries where none are given, as a share and at most.
 _HELDOUT, _MOST_HELDOUT = 0.2, 1000
-Pair = tuple[NDArray[Any], NDArray[Any]]
+Code = Callable[[NDArray[Any]], NDArray[Any]]
 
 
-def _int8(rows: NDArray[Any], queries: NDArray[Any]) -> Pair:
-    """Return both as 256 steps a column would hold them, from the rows' range."""
+def _int8(rows: NDArray[Any]) -> Code:
+    """Return the code of 256 steps a column, from the range of the rows."""
     low, high = rows.min(axis=0), rows.max(axis=0)
     step = np.where(high > low, (high - low) / 255.0, 1.0)
 
@@ -45,27 +45,19 @@ def _int8(rows: NDArray[Any], queries: NDArray[Any]) -> Pair:
         steps = np.clip(np.rint((some - low) / step), 0, 255)
         return np.asarray(low + step * steps, dtype=np.float32)
 
-    return coded(rows), coded(queries)
+    return coded
 
 
-def _signs(rows: NDArray[Any], queries: NDArray[Any]) -> Pair:
-    """Return both as the sides of the rows' mean, -1 and 1, in every column."""
+def _signs(rows: NDArray[Any]) -> Code:
+    """Return the code of the sides of the rows' mean, -1 and 1, in every column."""
     mean = rows.mean(axis=0)
-    return tuple(np.where(some < mean, -1.0, 1.0) for some in (rows, queries))  # type: ignore[return-value]
+    return lambda some: np.where(some < mean, -1.0, 1.0)
 
 
-def _float16(rows: NDArray[Any], queries: NDArray[Any]) -> Pair:
-    return rows.astype(np.float16), queries.astype(np.float16)
-
-
-def _float32(rows: NDArray[Any], queries: NDArray[Any]) -> Pair:
-    return rows, queries
-
-
-# How vectors are stored, with the bits of a number.
-FORMATS: dict[str, tuple[int, Callable[[NDArray[Any], NDArray[Any]], Pair]]] = {
-    "float32": (32, _float32),
-    "float16": (16, _float16),
+# How vectors are stored: bits of a number, and the code that suits some rows.
+FORMATS: dict[str, tuple[int, Callable[[NDArray[Any]], Code]]] = {
+    "float32": (32, lambda _: np.asarray),
+    "float16": (16, lambda _: lambda some: some.astype(np.float16)),
     "int8": (8, _int8),
     "bits": (1, _signs),
 }
@@ -115,25 +107,11 @@ class Choice(Tabular):
         return found
 
     def _table(self) -> Table:
-        names = [
-            "method",
-            "k",
-            "format",
-            "score",
-            "bytes",
-            "candidates",
-            "found",
-            "read",
-        ]
+        names = "method", "k", "format", "score", "bytes", "candidates", "found", "read"
         rows = [
             [
-                o.method,
-                str(o.k),
-                o.format,
-                o.score,
-                f"{o.n_bytes:,}",
-                f"{o.candidates:,}",
-                f"{o.recall:.4f}",
+                *(o.method, str(o.k), o.format, o.score),
+                *(f"{o.n_bytes:,}", f"{o.candidates:,}", f"{o.recall:.4f}"),
                 f"{o.read / 1e6:.3g} MB" + (" *" if o == self.best else ""),
             ]
             for o in self.frontier
@@ -192,12 +170,11 @@ def choose(
     for name, matrix in known:
         vectors = tuple(as_dense(some @ matrix.T) for some in (rows, asked))
         for kind, score in itertools.product(FORMATS, _scores(metric)):
-            bits, encode = FORMATS[kind]
+            bits, code_of = FORMATS[kind]
             if bits == 1 and score != "euclidean":
                 continue  # Signs are all of one length: every score is the same.
-            plan = question.plan(
-                reduced=encode(*vectors), score=score, confidence=confidence
-            )
+            reduced = tuple(map(code_of(vectors[0]), vectors))
+            plan = question.plan(reduced=reduced, score=score, confidence=confidence)
             option = _measured(name, kind, bits, plan, wanted, half)
             tried.append(option)
             if at_most is not None and option.candidates > at_most:

@@ -34,7 +34,7 @@ from isoproj.estimators.guaranteed_pca import GuaranteedPCA
 from isoproj.estimators.near_isometric import NearIsometricProjection
 from isoproj.numerics.arrays import Rows
 from isoproj.numerics.maps import LinearMap
-from isoproj.numerics.shown import Shown
+from isoproj.numerics.shown import Shown, aligned
 from isoproj.numerics.threads import n_threads
 from isoproj.plot.axes import axes_or_new, draw
 from isoproj.plot.charts import curve_chart, floor_marks, loss_line
@@ -152,15 +152,14 @@ class Comparison(Shown):
         rows = {name: {k: by_k.get(k, []) for k in ks} for name, by_k in values.items()}
         choose = max if metric == "recall" else min
         best = {k: _best([row[k] for row in rows.values()], choose) for k in ks}
-        lines = [["", *(f"k={k}" for k in ks)]]
-        for name, row in rows.items():
-            lines.append([name, *(_cell(row[k], best[k]) for k in ks)])
+        lines = [
+            [name, *(_cell(row[k], best[k]) for k in ks)] for name, row in rows.items()
+        ]
         if metric in ("contracted", "distortion") and (floor := self.floor()):
             cells = (f"{floor[k]:.4f} " if k in floor else "" for k in ks)
             lines.append(["lower bound", *cells])
-        return "\n".join(
-            [_LABELS.get(metric, metric), *_aligned(lines), *self._notes()]
-        )
+        table = aligned(["", *(f"k={k}" for k in ks)], lines)
+        return "\n".join([_LABELS.get(metric, metric), table, *self._notes()])
 
     def _notes(self) -> Iterator[str]:
         """Yield one line per method that failed, with the reason."""
@@ -331,15 +330,3 @@ def _cell(values: list[float], best: float) -> str:
     # Equal to the digits shown is equal: both are marked.
     mark = "*" if f"{mean:.4f}" == f"{best:.4f}" else " "
     return f"{mean:.4f}{spread}{mark}"
-
-
-def _aligned(lines: list[list[str]]) -> list[str]:
-    """Return rows of text padded to columns of equal width."""
-    widths = [max(len(line[c]) for line in lines) for c in range(len(lines[0]))]
-    return [
-        "  ".join(
-            cell.ljust(width) if c == 0 else cell.rjust(width)
-            for c, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    ]

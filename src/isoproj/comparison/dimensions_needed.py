@@ -6,8 +6,8 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.stats
 from numpy.typing import ArrayLike
+from scipy.stats import ortho_group
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.random_projection import johnson_lindenstrauss_min_dim
@@ -15,7 +15,7 @@ from sklearn.random_projection import johnson_lindenstrauss_min_dim
 from isoproj.baselines.numax import NuMax
 from isoproj.comparison.referee import score_map
 from isoproj.estimators.near_isometric import NearIsometricProjection
-from isoproj.numerics.arrays import Rows, as_dense, check_points
+from isoproj.numerics.arrays import Rows, as_dense, check_points, is_number
 from isoproj.numerics.shown import Shown
 from isoproj.numerics.spectral import Array
 
@@ -141,8 +141,9 @@ def johnson_lindenstrauss_comparison(
         max_distortion=max_distortion, time_limit=time_limit, random_state=random_state
     ).fit(rows)
     draws = [
-        _fewest(rows, isometry, _random_axes(rows.shape[1], random_state + draw))
-        for draw in range(n_draws)
+        # The first rows of a random orthogonal matrix span a random subspace.
+        _fewest(rows, isometry, ortho_group.rvs(rows.shape[1], random_state=seed))
+        for seed in range(random_state, random_state + n_draws)
     ]
     return DimensionsNeeded(
         n_points=int(rows.shape[0]),
@@ -160,8 +161,7 @@ def johnson_lindenstrauss_comparison(
 
 def _check(max_distortion: object, n_draws: int) -> None:
     """Raise unless the bound and the number of draws are usable."""
-    is_number = isinstance(max_distortion, int | float | np.number)
-    if not is_number or not 0.0 < float(max_distortion) < 1.0:  # type: ignore[arg-type]
+    if not is_number(max_distortion) or not 0.0 < max_distortion < 1.0:
         msg = (
             f"max_distortion must be a number between 0 and 1; got {max_distortion!r}. "
             "It is the share of squared length that a pair may lose."
@@ -170,11 +170,6 @@ def _check(max_distortion: object, n_draws: int) -> None:
     if n_draws < 1:
         msg = f"n_draws must be a whole number above 0; got {n_draws!r}. Use 3."
         raise ValueError(msg)
-
-
-def _random_axes(n_features: int, seed: int) -> Array:
-    """Return a random orthogonal matrix; its first rows span a random subspace."""
-    return np.asarray(scipy.stats.ortho_group.rvs(n_features, random_state=seed))
 
 
 def _fewest(rows: Rows, isometry: float, axes: Array) -> int:

@@ -10,10 +10,11 @@ import math
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,7 +22,6 @@ from sklearn.base import clone
 
 from isoproj.numerics.arrays import Rows, check_points
 from isoproj.numerics.maps import LinearMap, linear_map
-from isoproj.numerics.spectral import Array
 from isoproj.proof.audit import audit
 
 Record = dict[str, Any]
@@ -101,7 +101,10 @@ def score_map(
     least = 1.0 - found.distortion
     most = 1.0 + found.stretch
     if error > _ORTHONORMAL and found.stretch == 0.0 and least > 0.0:
-        most = _largest_share(rows, linear, least, pairs)
+        # The scan reports gains only, so it is asked about the map scaled up.
+        enlarged = linear / math.sqrt(least)
+        scaled = audit(rows, enlarged, orientation="rows", pairs=pairs, n_worst=1)
+        most = (1.0 + scaled.stretch) * least
     q = found.quantiles
     return Score(
         n_components=int(linear.shape[0]),
@@ -120,16 +123,6 @@ def score_map(
     )
 
 
-def _largest_share(
-    rows: Rows, linear: Array, least: float, pairs: str | ArrayLike
-) -> float:
-    """Return the largest ratio of squared lengths of a map that stretches nothing."""
-    # The scan reports gains only, so it is asked about the map scaled up.
-    enlarged = linear / math.sqrt(least)
-    scaled = audit(rows, enlarged, orientation="rows", pairs=pairs, n_worst=1)
-    return (1.0 + scaled.stretch) * least
-
-
 def run(
     estimator: Any,  # noqa: ANN401 - anything with fit and components_
     X: ArrayLike | Rows,
@@ -138,15 +131,13 @@ def run(
     pairs: str | ArrayLike = "all",
 ) -> Score:
     """Fit an estimator, measure seconds and memory of that, then score its map."""
-    with _MemoryWatch() as memory:
+    with _watched_memory() as peak:
         start, cpu_start = time.perf_counter(), time.process_time()
         estimator.fit(X, y)
         seconds = time.perf_counter() - start
         cpu_seconds = time.process_time() - cpu_start
     score = score_map(X, estimator, pairs=pairs, with_recall=True)
-    return replace(
-        score, seconds=seconds, cpu_seconds=cpu_seconds, peak_bytes=memory.peak
-    )
+    return replace(score, seconds=seconds, cpu_seconds=cpu_seconds, peak_bytes=peak[0])
 
 
 def measure(
@@ -166,9 +157,7 @@ def measure(
     them. What ``inspect`` returns of the fitted copy joins the record. A method that
     fails leaves a record with ``error`` instead of numbers.
     """
-    shape = [int(size) for size in X.shape] if hasattr(X, "shape") else None
-    record: Record = {"method": name, "k": k, "seed": int(seed), "shape": shape}
-    record["time_limit"] = time_limit
+    record = _begun(name, k, int(seed), X, time_limit)
     wanted = {"n_components": k, "random_state": int(seed), "time_limit": time_limit}
     try:
         fresh = clone(estimator)
@@ -193,17 +182,17 @@ def measure(
 def measure_map(name: str, given: LinearMap, X: ArrayLike | Rows, seed: int) -> Record:
     """Return a record of the score of a map that nobody fits."""
     score = score_map(X, given, with_recall=True)
+    begun = _begun(name, score.n_components, seed, X)
+    return {**begun, **score.as_dict(), "status": None, "warnings": []}
+
+
+def _begun(
+    name: str, k: int, seed: int, X: ArrayLike | Rows, time_limit: float | None = None
+) -> Record:
+    """Return what a record says before anything is measured."""
     shape = [int(size) for size in X.shape] if hasattr(X, "shape") else None
-    return {
-        "method": name,
-        "k": score.n_components,
-        "seed": seed,
-        "shape": shape,
-        "time_limit": None,
-        **score.as_dict(),
-        "status": None,
-        "warnings": [],
-    }
+    record = {"method": name, "k": k, "seed": seed, "shape": shape}
+    return {**record, "time_limit": time_limit}
 
 
 def _on_one_line(message: object) -> str:
@@ -211,34 +200,28 @@ def _on_one_line(message: object) -> str:
     return " ".join(str(message).split())
 
 
-class _MemoryWatch:
-    """The peak of resident memory, sampled in a thread.
+@contextmanager
+def _watched_memory() -> Iterator[list[float]]:
+    """Yield a list whose number is the peak of resident memory inside the context.
 
-    Tracing allocations would slow ``fit``.
+    A thread samples it, as tracing allocations would slow ``fit``. It is what was added
+    since the beginning, NaN where the system does not say.
     """
+    before, done = _resident_bytes(), threading.Event()
+    peak = [before - before]
 
-    def __init__(self) -> None:
-        self.peak = math.nan
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
+    def watch() -> None:
+        while not done.wait(_SAMPLE_SECONDS):
+            peak[0] = max(peak[0], _resident_bytes() - before)
 
-    def __enter__(self) -> Self:
-        self._before = _resident_bytes()
-        if not math.isnan(self._before):
-            self.peak = 0.0
-            self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._thread.is_alive():
-            self._done.set()
-            self._thread.join()
-
-    def _watch(self) -> None:
-        while True:
-            self.peak = max(self.peak, _resident_bytes() - self._before)
-            if self._done.wait(_SAMPLE_SECONDS):
-                return
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield peak
+    finally:
+        done.set()
+        thread.join()
+        peak[0] = max(peak[0], _resident_bytes() - before)
 
 
 def _resident_bytes() -> float:

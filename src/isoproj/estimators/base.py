@@ -7,7 +7,7 @@ import math
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from itertools import pairwise
@@ -49,24 +49,17 @@ from isoproj.pairs.rule import LABELLED, PairRule
 if TYPE_CHECKING:
     from isoproj import Report
 
-    class CallbackSupport:
-        """The mixin of scikit-learn, or nothing."""
-
-    def with_callbacks(method: Callable[[Any], None]) -> Callable[[Any], None]:
-        """Return the method with the callbacks torn down after it."""
-        return method
-else:
-    try:
-        from sklearn.callback import CallbackSupportMixin as CallbackSupport
-        from sklearn.callback import with_callbacks
-    except ImportError:
-
-        class CallbackSupport:
-            """Stand in for the mixin of newer versions; it adds nothing."""
-
+try:
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+except ImportError:
+    CallbackSupportMixin = object
 
 # Solvers cannot close a relative gap further in float64.
 _FINEST_GAP = 1e-9
+
+
+class CallbackSupport(CallbackSupportMixin):
+    """The mixin of scikit-learn, whose older versions have none."""
 
 
 class LinearProjection(

@@ -6,7 +6,7 @@ import os
 import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -30,10 +30,8 @@ from isoproj.exceptions import FormatError
 from isoproj.numerics.arrays import Rows, check_memory_limit, is_number
 from isoproj.numerics.container import Tensors, read_container, write_container
 from isoproj.numerics.interrupts import stoppable
-from isoproj.numerics.progress import Step
-from isoproj.numerics.spectral import Indices
-from isoproj.pairs.rule import LABELLED, PairKind, label_codes
-from isoproj.proof.bounds import certify_exclusion
+from isoproj.numerics.rounding import at_least, at_most
+from isoproj.pairs.rule import LABELLED, PairKind
 from isoproj.proof.certificate import Certificate
 from isoproj.proof.objective import Objective
 from isoproj.solvers.api import (
@@ -47,10 +45,8 @@ from isoproj.solvers.api import (
 )
 
 if TYPE_CHECKING:
-    from isoproj.proof.heldout import Heldout, Split
+    from isoproj.proof.heldout import Heldout
     from isoproj.proof.verify import CheckedClaim
-
-__all__ = ["CertifiedProjection"]
 
 # A distortion below this is rounding.
 _NOTHING = 1e-9
@@ -58,37 +54,27 @@ _NOTHING = 1e-9
 _HELDOUT_SCANS = 10
 
 
+@dataclass(eq=False, repr=False)
 class CertifiedProjection(CallbackSupport, LinearProjection):
     """A projection with the proof of what it loses; both are saved together."""
 
-    n_components: int | None
-    max_distortion: float | None
-    pairs: str | ArrayLike
-    n_neighbors: int
-    min_distance: float
-    include_norms: bool
-    tol: float
-    max_iter: int | None
-    time_limit: float | None
-    random_state: int | np.random.RandomState | None
-    verbose: int
-    memory_limit: float
-    engine: Engine | None
-    heldout: float | None
-    nested: Sequence[int] | None
-    nested_weights: Sequence[float] | None
-
-    certificate_: Certificate
-    certificates_: dict[int, Certificate]
-    distortion_: float
-    lower_bound_: float
-    worst_pairs_: Indices
-    n_components_: int
-    status_: Status
-    history_: tuple[Step, ...]
-    n_iter_: int
-    n_components_lower_bound_: int
-    heldout_: Heldout | None
+    n_components: int | None = None
+    _: KW_ONLY
+    max_distortion: float | None = None
+    pairs: str | ArrayLike = "all"
+    n_neighbors: int = 10
+    min_distance: float = 0.0
+    include_norms: bool = False
+    tol: float = 1e-2
+    max_iter: int | None = None
+    time_limit: float | None = None
+    random_state: int | np.random.RandomState | None = None
+    verbose: int = 0
+    memory_limit: float = 2e9
+    engine: Engine | None = None
+    heldout: float | None = None
+    nested: Sequence[int] | None = None
+    nested_weights: Sequence[float] | None = None
 
     def fit(self, X: ArrayLike | Rows, y: object = None) -> Self:
         """Learn the projection and certify it.
@@ -116,107 +102,76 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
             If the data or a parameter is unusable; the message says how to mend it.
         """
         journal = self._journal()
-        last = getattr(self, "certificate_", None)
-        with (
-            telling(type(self).__name__, self.verbose),
-            calling_back(self, X, y),
-        ):
-            seed = self._seed()
+        with telling(type(self).__name__, self.verbose), calling_back(self, X, y):
+            # Of every draw: split, sample of pairs, random starts.
+            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             storage = self._storage()
             given = self._validated(X, reset=True, storage=storage)
             self._check_parameters(given.shape[1])
-            split = self._split(given, y, seed)
-            rows, labels = given, y
-            if split is not None:
-                from isoproj.proof.heldout import fitted_part
+            n_scans = 1 if self.nested is None else 1 + len(self.nested)
+            rows, rule, split = given, self._pair_rule(y), None
+            if self.heldout is not None:
+                from isoproj.proof.heldout import measure_heldout, split_rows
 
-                rows, labels = fitted_part(given, y, split)
+                split = split_rows(given.shape[0], self.heldout, rule, seed)
+                rows, rule = given[split.training], rule.of_rows(split.training)
+                n_scans += _HELDOUT_SCANS
             geometry = Geometry.prepare(
-                rows,
-                self._pair_rule(labels),
-                seed=seed,
-                storage=storage,
-                memory_limit=float(self.memory_limit),
-                engine=self.engine,
+                rows, rule, seed=seed, storage=storage, engine=self.engine
             )
-            geometry.tell_before(self.n_components)
-            geometry, journal.clock = self._shared(geometry, journal.clock, split)
+            k = self.n_components
+            geometry.tell_before(k)
+            geometry, journal.clock = geometry.sharing(journal.clock, k, n_scans)
             with stoppable(geometry.stopping_words) as stop:
                 geometry = replace(geometry, stop=stop)
-                result, certificate = self._found(geometry, journal, seed, last)
-            if result.dimensions is not None and result.dimensions.impossible:
-                assert self.max_distortion is not None
-                proof = result.dimensions.proof
-                exclusion = certify_exclusion(
-                    geometry.points,
-                    float(self.max_distortion),
-                    proof.pairs,
-                    proof.weights,
-                )
-                certificate = replace(certificate, exclusion=exclusion)
+                problem = self._problem(geometry, journal, seed)
+                result, certificate = self._found(geometry, problem)
             self._adopt(certificate)
             self._adopt_solve(result)
             self._measure(rows)
-            self._measure_heldout(given, y, split)
+            if split is not None:
+                self.heldout_: Heldout | None = measure_heldout(
+                    given,
+                    split,
+                    certificate.components,
+                    self._pair_rule(y),
+                    distortion=certificate.distortion,
+                    engine=self.engine,
+                )
             self._warn(geometry)
         return self
 
     def _found(
-        self,
-        geometry: Geometry,
-        journal: Journal,
-        seed: int,
-        last: Certificate | None,
+        self, geometry: Geometry, problem: Problem
     ) -> tuple[Result, Certificate]:
         """Solve and certify, with prefixes where they are asked for."""
-        if self.nested is None:
-            with geometry.stop.solving():
-                result = self._solved(geometry, journal, seed, last)
-            certificate = geometry.certified(
-                result.known, lambda over: self._certified(over, result)
+        objective = self._objective()
+        if self.nested is not None:
+            from isoproj.estimators.nested import fit_nested
+
+            prefixes = [int(k) for k in self.nested]
+            return fit_nested(
+                geometry, problem, prefixes, self.nested_weights, objective
             )
-            return result, certificate
-        from isoproj.estimators.nested import fit_nested
-
-        return fit_nested(
-            geometry,
-            self._problem(geometry, journal, seed),
-            [int(k) for k in self.nested],
-            self.nested_weights,
-            self._objective(),
+        with geometry.stop.solving():
+            result = self._solved(geometry, problem)
+        k = problem.k or result.basis.shape[1]
+        certificate = geometry.certified(
+            result.known,
+            lambda over: over.certify_result(result, k, objective, problem.cap),
         )
+        return result, certificate
 
-    def _shared(
-        self, geometry: Geometry, clock: Clock, split: Split | None
-    ) -> tuple[Geometry, Clock]:
-        """Return the geometry and the solver's clock, which share the time there is."""
-        n_scans = 1 + len(self.nested or ())
-        if split is not None:
-            # Pairs with rows held out are listed, sorted and walked over twice.
-            n_scans += _HELDOUT_SCANS
-        return geometry.sharing(clock, self.n_components, n_scans)
+    def _solved(self, geometry: Geometry, problem: Problem) -> Result:
+        """Ask the solver."""
+        from isoproj.solvers.solve import solve
+
+        del geometry
+        return solve(problem)
 
     @abstractmethod
-    def _solved(
-        self,
-        geometry: Geometry,
-        journal: Journal,
-        seed: int,
-        last: Certificate | None,
-    ) -> Result:
-        """Solve; ``last`` is the certificate of an earlier fit."""
-
-    @abstractmethod
-    def _certified(self, geometry: Geometry, result: Result) -> Certificate:
-        """Certify what the solver claims."""
-
-    @abstractmethod
-    def _check_parameters(self, n_features: int) -> None:
-        """Raise unless the parameters are usable."""
-
     def _objective(self) -> Objective | None:
         """Return what is kept under a cap, None where nothing is."""
-        return None
 
     def _measure(self, rows: Rows) -> None:
         """Compute further attributes from the rows fitted."""
@@ -225,14 +180,7 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
         """Start the clock of a fit and return its journal."""
         check_positive("time_limit", self.time_limit, integral=False)
         check_positive("max_iter", self.max_iter, integral=True)
-        journal = Journal(Clock(self.time_limit))
-        if self.max_iter is not None:
-            journal.max_iter = int(self.max_iter)
-        return journal
-
-    def _seed(self) -> int:
-        """Return the seed of every draw: split, sample of pairs, random starts."""
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
+        return Journal(Clock(self.time_limit), self.max_iter)
 
     def _problem(self, geometry: Geometry, journal: Journal, seed: int) -> Problem:
         """Return the problem that the parameters pose."""
@@ -261,7 +209,10 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
         header = {
             "certificate": scalars,
             "estimator": type(self).__name__,
-            "parameters": _plain(self.get_params(deep=False)),
+            "parameters": {
+                name: _plain(name, value)
+                for name, value in self.get_params(deep=False).items()
+            },
             "fitted": {
                 "status": self.status_.value,
                 "n_iter": self.n_iter_,
@@ -300,16 +251,18 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
             raise FormatError(msg)
         certificate = Certificate.from_parts(header.get("certificate", {}), tensors)
         try:
-            model = cls(**_restored(header["parameters"]))
-            if hasattr(model, "checkpoint"):
+            parameters: dict[str, Any] = {
+                name: tuple(value) if isinstance(value, list) else value
+                for name, value in dict(header["parameters"]).items()
                 # A file from elsewhere must not say where a later fit writes.
-                model.checkpoint = None
+                if name != "checkpoint"
+            }
+            model = cls(**parameters)
             fitted = header["fitted"]
             model.status_ = Status(fitted["status"])
             model.n_iter_ = int(fitted["n_iter"])
             names = _checked_names(fitted["feature_names"], certificate.n_features)
-            table = tensors.get("history", history_table(()))
-            model.history_ = history_of_table(table)
+            model.history_ = history_of_table(tensors.get("history", history_table(())))
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             msg = f"{path} must hold a whole model; it lacks {error}. Save it again."
             raise FormatError(msg) from None
@@ -318,11 +271,14 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
         except ValueError as error:
             msg = f"{path} must hold parameters that fit its class: {error}"
             raise FormatError(msg) from None
-        _check_prefixes(path, certificate, model.nested)
-        listed = certificate.listed_pairs
-        is_listed = certificate.pair_kind is PairKind.LISTED
-        if listed is not None and is_listed and model.pairs == "all":
-            model.pairs = listed
+        if [p.n_components for p in certificate.prefixes] != list(model.nested or ()):
+            msg = (
+                f"{path} must hold a certificate for each of nested={model.nested!r}; "
+                "it does not. Save it again."
+            )
+            raise FormatError(msg)
+        if certificate.pair_kind is PairKind.LISTED and model.pairs == "all":
+            model.pairs = certificate.pairs.pairs
         if names is not None:
             model.feature_names_in_ = np.asarray(names, dtype=object)
         model._adopt(certificate)
@@ -348,38 +304,8 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
     def _restore(self, tensors: Tensors) -> None:
         """Restore the arrays that ``_further`` returned."""
 
-    def _split(self, rows: Rows, y: Any, seed: int) -> Split | None:  # noqa: ANN401
-        """Return which rows to fit and which to hold out, if any."""
-        if self.heldout is None:
-            return None
-        from isoproj.proof.heldout import split_rows
-
-        rule = self._pair_rule(y)
-        if rule.kind in LABELLED:
-            label_codes(rule, int(rows.shape[0]))
-        return split_rows(int(rows.shape[0]), self.heldout, rule, seed)
-
-    def _measure_heldout(
-        self,
-        rows: Rows,
-        y: Any,  # noqa: ANN401
-        split: Split | None,
-    ) -> None:
-        """Measure what the projection does to the points that were held out."""
-        self.heldout_ = None
-        if split is not None:
-            from isoproj.proof.heldout import measure_heldout
-
-            self.heldout_ = measure_heldout(
-                rows,
-                split,
-                self.components_,
-                self._pair_rule(y),
-                distortion=self.distortion_,
-                engine=self.engine,
-            )
-
-    def _check_shared(self, n_features: int) -> None:
+    def _check_parameters(self, n_features: int) -> None:
+        """Raise unless the parameters are usable."""
         if self.n_components is not None:
             check_count(self.n_components, n_features)
         cap: object = self.max_distortion
@@ -427,9 +353,8 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
         self.worst_pairs_ = certificate.worst_pairs
         self.n_components_ = certificate.n_components
         self.n_features_in_ = certificate.n_features
-        exclusion = certificate.exclusion
         if self.n_components is None and self.max_distortion is not None:
-            excluded = 0
+            exclusion, excluded = certificate.exclusion, 0
             # The proof is for its own cap, and so for every smaller one.
             if exclusion is not None and exclusion.cap >= self.max_distortion:
                 excluded = exclusion.n_components
@@ -455,12 +380,6 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
         asked = isinstance(self.pairs, str) and self.pairs == PairKind.SAMPLED
         return self.certificate_.pair_kind is PairKind.SAMPLED and not asked
 
-    def _sampled_words(self) -> str:
-        """Return what a distortion over a sample stands for, where time was short."""
-        if not self._is_cut_short:
-            return ""
-        return f" over a sample alone ({self.certificate_.sampled_words})"
-
     def _warn(self, geometry: Geometry) -> None:
         """Warn if nothing is lost, if rounding loses more, or of an early stop."""
         if not self._is_cut_short:
@@ -474,10 +393,12 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
             )
             warnings.warn(msg, UserWarning, stacklevel=3)
         if self.status_.advice:
+            sampled = self.certificate_.sampled_words
+            over = f" over a sample alone ({sampled})" if self._is_cut_short else ""
             msg = (
                 f"Stopped early ({self.status_}) at distortion "
-                f"{self.distortion_:.4f}{self._sampled_words()}, lower bound "
-                f"{self.lower_bound_:.4f}; both hold. {self.status_.advice}"
+                f"{at_most(self.distortion_)}{over}, lower bound "
+                f"{at_least(self.lower_bound_)}; both hold. {self.status_.advice}"
             )
             warnings.warn(msg, ConvergenceWarning, stacklevel=3)
 
@@ -496,42 +417,14 @@ def _checked_names(names: object, n_features: int) -> list[str] | None:
     return names
 
 
-def _check_prefixes(
-    path: str | os.PathLike[str],
-    certificate: Certificate,
-    nested: Sequence[int] | None,
-) -> None:
-    """Raise FormatError unless a file has a certificate for each prefix asked for."""
-    if [part.n_components for part in certificate.prefixes] != list(nested or ()):
-        msg = (
-            f"{path} must hold a certificate for each of nested={nested!r}; it does "
-            "not. Save it again."
-        )
-        raise FormatError(msg)
-
-
-def _restored(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return constructor parameters of a file; lists become tuples."""
-    return {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in dict(parameters).items()
-    }
-
-
-def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return constructor parameters as values that JSON can hold."""
-    plain: dict[str, Any] = {}
-    for name, value in parameters.items():
-        if name == "checkpoint":
-            plain[name] = None  # A path of this machine says nothing elsewhere.
-        elif isinstance(value, np.generic):
-            plain[name] = value.item()
-        elif value is None or isinstance(value, bool | int | float | str):
-            plain[name] = value
-        elif name == "pairs":
-            plain[name] = "all"  # The list itself is an array of the file.
-        elif name.startswith("nested"):
-            plain[name] = np.asarray(value).tolist()
-        else:
-            plain[name] = None
-    return plain
+def _plain(name: str, value: Any) -> Any:  # noqa: ANN401 - a constructor parameter
+    """Return a constructor parameter as a value that JSON can hold, else None."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if name == "pairs" and not isinstance(value, str):
+        return "all"  # The list itself is an array of the file.
+    if name.startswith("nested") and value is not None:
+        return np.asarray(value).tolist()
+    # A path of this machine says nothing elsewhere.
+    is_plain = isinstance(value, bool | int | float | str) and name != "checkpoint"
+    return value if is_plain else None

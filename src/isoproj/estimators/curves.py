@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import ConvergenceWarning
 
 import isoproj
 from isoproj.estimators.base import check_positive, checked_gap, telling
@@ -53,12 +55,8 @@ class DistortionCurve(Tabular):
     certificates: tuple[Certificate, ...] = ()
 
     def __iter__(self) -> Iterator[tuple[int, float, float]]:
-        return zip(
-            self.ks.tolist(),
-            self.distortion.tolist(),
-            self.lower_bound.tolist(),
-            strict=True,
-        )
+        columns = self.ks, self.distortion, self.lower_bound
+        return zip(*(column.tolist() for column in columns), strict=True)
 
     def components(self, k: int) -> NDArray[Any]:
         """Return the projection to ``k`` dimensions.
@@ -222,6 +220,7 @@ def distortion_curve(
     )
     with telling("distortion_curve", verbose):
         certificates = _certified_curve(geometry, problem, wanted)
+    _warn_of_sample(certificates, geometry)
     return DistortionCurve(
         ks=np.array([each.n_components for each in certificates], dtype=np.intp),
         distortion=np.array([each.distortion for each in certificates]),
@@ -242,13 +241,21 @@ def _certified_curve(
         solved += [(k, solve(replace(problem, k=k))) for k in ks if k >= n_dims]
     return geometry.certified(
         [pairs for _, result in solved for pairs in result.known],
-        lambda over: [
-            over.certify(over.components(result.basis, k), result.dual, result.hull)
-            for k, result in solved
-        ],
+        lambda over: [over.certify_result(result, k) for k, result in solved],
         k=ks[-1],
         n_scans=len(solved),
     )
+
+
+def _warn_of_sample(certificates: Sequence[Certificate], geometry: Geometry) -> None:
+    """Warn if time was short of a walk over all pairs that the user asked for."""
+    if certificates and certificates[0].pair_kind is not geometry.pairs.kind:
+        worst = max(certificates, key=lambda each: each.sampled_share or 0.0)
+        msg = (
+            "Time was short of a walk over all pairs: losses are over a sample alone "
+            f"({worst.sampled_words}). Raise time_limit."
+        )
+        warnings.warn(msg, ConvergenceWarning, stacklevel=3)
 
 
 def _checked_ks(ks: Iterable[int] | None, n_dims: int, n_features: int) -> list[int]:
@@ -301,13 +308,8 @@ class Frontier(Tabular):
     objective: Objective
 
     def __iter__(self) -> Iterator[tuple[float, float, float, float]]:
-        return zip(
-            self.max_distortion.tolist(),
-            self.distortion.tolist(),
-            self.kept.tolist(),
-            self.kept_bound.tolist(),
-            strict=True,
-        )
+        columns = self.max_distortion, self.distortion, self.kept, self.kept_bound
+        return zip(*(column.tolist() for column in columns), strict=True)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw what is kept against the caps, below its bound.
@@ -395,7 +397,7 @@ def guarantee_frontier(
     check_positive("time_limit", time_limit, integral=False)
     clock = Clock(time_limit)
     geometry = Geometry.prepare(check_points(X), rule)
-    _check_frontier(k, n_points, objective, geometry.points.n_dims)
+    _check_frontier(k, n_points, geometry.points.n_dims)
     kept = Objective(objective)
     geometry, clock = geometry.sharing(clock, int(k), n_points)
     problem = Problem(
@@ -411,12 +413,12 @@ def guarantee_frontier(
     certificates = geometry.certified(
         [pairs for result in results for pairs in result.known],
         lambda over: tuple(
-            over.certify_under_cap(result, int(k), kept, is_given=False)
-            for result in results
+            over.certify_result(result, int(k), kept) for result in results
         ),
         k=int(k),
         n_scans=n_points,
     )
+    _warn_of_sample(certificates, geometry)
     parts = [certificate.guarantee for certificate in certificates]
     table = np.array([(p.cap, p.kept, p.kept_bound) for p in parts if p is not None])
     table[-1, 0] = certificates[-1].distortion
@@ -455,7 +457,7 @@ def _frontier_results(problem: Problem, n_points: int) -> list[Result]:
     return [*results, principal]
 
 
-def _check_frontier(k: object, n_points: object, objective: object, dims: int) -> None:
+def _check_frontier(k: object, n_points: object, dims: int) -> None:
     if dims < 2:
         msg = f"X must span at least 2 dimensions; it spans {dims}. Add points."
         raise ValueError(msg)
@@ -467,7 +469,4 @@ def _check_frontier(k: object, n_points: object, objective: object, dims: int) -
         raise ValueError(msg)
     if not is_whole(n_points) or n_points < 2:
         msg = f"n_points must be a whole number, 2 or more; got {n_points!r}. Use 7."
-        raise ValueError(msg)
-    if objective not in tuple(Objective):
-        msg = f"objective must be 'variance' or 'distortion'; got {objective!r}."
         raise ValueError(msg)

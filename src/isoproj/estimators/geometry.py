@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
+from scipy.spatial.distance import pdist
 
 from isoproj.engines.base import Engine
 from isoproj.estimators.base import images_of, shipped_components
@@ -18,24 +19,27 @@ from isoproj.exceptions import DuplicatePointsWarning, InfeasibleError
 from isoproj.numerics.arrays import Rows, as_dense
 from isoproj.numerics.interrupts import Stop
 from isoproj.numerics.progress import Notice, OutOfTime, ending_within, tell
+from isoproj.numerics.rounding import at_least, at_most
 from isoproj.numerics.spectral import Array, Indices
-from isoproj.numerics.storage import Storage
+from isoproj.numerics.storage import MEMORY_LIMIT, Storage
 from isoproj.pairs.estimate import scan_seconds
 from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairRule, PairSet, prepare_pairs, sampled_instead
-from isoproj.proof.bounds import Map, certify, certify_guarantee, certify_hull
+from isoproj.proof.bounds import (
+    Map,
+    certify,
+    certify_exclusion,
+    certify_guarantee,
+    certify_hull,
+)
 from isoproj.proof.certificate import Certificate
 from isoproj.proof.objective import Objective, objective_matrix
-from isoproj.solvers.api import Clock, Result, Subspace, Weights
+from isoproj.solvers.api import Clock, Result, Status, Subspace, Weights
 
-__all__ = ["Geometry"]
-
-# Rows whose pairs are measured, and entries of the differences of these pairs: of all,
-# and of those in memory at once.
+# Rows whose pairs are measured, and entries of the differences of these pairs.
 _MOST = 200
 _ENTRIES = 4e6
-_HELD = 1e5
 # A loss that rounding raises by less than this, or by less than this share of what is
 # kept, is not worth a warning.
 _LEAST = 1e-4
@@ -71,7 +75,7 @@ class Geometry:
     rows: Rows
     points: Points
     pairs: PairSet
-    memory_limit: float = 2e9
+    memory_limit: float
     engine: Engine | None = None
     deadline: Clock | None = None
     stop: Stop = field(default_factory=lambda: Stop(str))
@@ -83,7 +87,6 @@ class Geometry:
         *,
         seed: int = 0,
         storage: Storage | None = None,
-        memory_limit: float = 2e9,
         engine: Engine | None = None,
     ) -> Geometry:
         """Return the geometry of some rows; warn of rows that repeat."""
@@ -97,7 +100,8 @@ class Geometry:
                 "do not count."
             )
             warnings.warn(msg, DuplicatePointsWarning, stacklevel=3)
-        return Geometry(rows, points, pairs, memory_limit, engine)
+        limit = MEMORY_LIMIT if storage is None else storage.limit
+        return Geometry(rows, points, pairs, limit, engine)
 
     @cached_property
     def search(self) -> PairSearch:
@@ -235,7 +239,6 @@ class Geometry:
             components,
             dual.pairs,
             dual.weights,
-            n_rows=self.rows.shape[0],
             spectral=spectral,
             engine=self.engine,
         )
@@ -244,45 +247,58 @@ class Geometry:
         axes = np.ascontiguousarray(self.points.frame.lift(hull.axes).T)
         return certify_hull(self.points, certificate, axes, hull.pairs)
 
-    def certify_under_cap(
-        self, result: Result, k: int, objective: Objective, *, is_given: bool
+    def certify_result(
+        self,
+        result: Result,
+        k: int,
+        objective: Objective | None = None,
+        cap: float | None = None,
     ) -> Certificate:
-        """Certify the first basis of a result that is under its cap.
+        """Certify what a solver found in ``k`` dimensions, and all that it proves.
 
-        A cap that is given must hold to the last digit; an InfeasibleError says if it
+        With an objective, the first basis that is under the cap of the result counts. A
+        ``cap`` that is given must hold to the last digit; an InfeasibleError says if it
         is impossible or was not reached. Another cap gives way to the rounding of the
         best projection found.
         """
-        cap = result.cap
-        assert cap is not None
+        # It takes as long as several steps, and no bound rests on it.
+        spectral = result.average is not None and result.status != Status.TIME_LIMIT
         for basis in (result.basis, *result.fallbacks):
             components = self.components(basis, k)
-            certificate = self.certify(components, result.dual, result.hull)
-            if certificate.distortion <= cap:
+            certificate = self.certify(
+                components, result.dual, result.hull, spectral=spectral
+            )
+            reached = certificate.distortion
+            if objective is None or reached <= (result.cap or 0.0):
                 break
-        else:
-            if is_given and cap < 1.0:
+        if objective is not None:
+            if cap is not None and reached > cap:
                 raise InfeasibleError(_refusal(certificate, cap), certificate)
-            cap = certificate.distortion
-        return self.with_guarantee(certificate, result, objective, cap)
+            certificate = self.with_guarantee(certificate, result, objective)
+        dimensions = result.dimensions
+        if cap is None or dimensions is None or not dimensions.impossible:
+            return certificate
+        proof = dimensions.proof
+        exclusion = certify_exclusion(self.points, cap, proof.pairs, proof.weights)
+        return replace(certificate, exclusion=exclusion)
 
     def with_guarantee(
-        self,
-        certificate: Certificate,
-        result: Result,
-        objective: Objective,
-        cap: float,
+        self, certificate: Certificate, result: Result, objective: Objective
     ) -> Certificate:
-        """Return the certificate with what is kept under a cap and the bound on it."""
-        return certify_guarantee(
+        """Return the certificate with what is kept under a cap and the bound on it.
+
+        The cap of the result gives way to what the projection loses.
+        """
+        guarantee = certify_guarantee(
             self.points,
             self.pairs,
             certificate,
             objective,
-            cap,
+            max(result.cap or 0.0, certificate.distortion),
             result.multipliers.pairs,
             result.multipliers.weights,
         )
+        return replace(certificate, guarantee=guarantee)
 
     def warn_of_rounding(self, certificate: Certificate, stacklevel: int) -> None:
         """Warn if pairs of projected points, rounded as they are returned, lose more.
@@ -292,15 +308,19 @@ class Geometry:
         """
         rows = self.rows
         used = _rows_at_risk(certificate, int(rows.shape[0]))
-        at = np.column_stack(np.triu_indices(used.size, 1))
-        at = at[self.pairs.holds(used[at], self.points.n_points)]
-        if not at.size:
+        if used.size < 2:
             return
+        points = as_dense(rows[used]).astype(np.float64)
         images = images_of(rows[used], certificate.components)
-        lengths = _lengths(as_dense(rows[used]), at)
-        kept = np.full(lengths.size, np.inf)
-        np.divide(_lengths(images, at), lengths, out=kept, where=lengths > 0.0)
-        losses = 1.0 - kept**2
+        # A power of two changes no ratio, and keeps squares from overflowing.
+        power = -math.frexp(float(np.abs(points).max()))[1]
+        lengths, kept = (
+            pdist(np.ldexp(some.astype(np.float64), power)) for some in (points, images)
+        )
+        at = np.column_stack(np.triu_indices(used.size, 1))
+        is_pair = self.pairs.holds(used[at], self.points.n_points) & (lengths > 0.0)
+        losses = np.full(lengths.size, -np.inf)
+        losses[is_pair] = 1.0 - (kept[is_pair] / lengths[is_pair]) ** 2
         losses[np.isnan(losses)] = -np.inf
         worst = int(np.argmax(losses))
         excess = float(losses[worst]) - certificate.distortion
@@ -319,19 +339,20 @@ class Geometry:
 
 def _refusal(certificate: Certificate, cap: float) -> str:
     """Return why a cap is refused: it is impossible, or it was not reached."""
-    k, found = certificate.n_components, f"{certificate.distortion:.4f}"
+    k, found = certificate.n_components, at_most(certificate.distortion)
+    lower = at_least(certificate.lower_bound)
     if cap < certificate.lower_bound:
         return (
             f"max_distortion={cap:g} is impossible in {k} dimensions: every "
-            f"projection loses {certificate.lower_bound:.4f} or more of some pair, "
-            f"proved by the certificate of this error; {found} is possible. Raise "
-            "max_distortion, or n_components."
+            f"projection loses {lower} or more of some pair, proved by the certificate "
+            f"of this error; {found} is possible. Raise max_distortion, or "
+            "n_components."
         )
     return (
         f"max_distortion={cap:g} was not reached in {k} dimensions: the best "
-        f"projection found loses {found} of some pair, and only losses below "
-        f"{certificate.lower_bound:.4f} are proved impossible, so that it is "
-        "unknown whether one exists. Raise max_distortion, or n_components."
+        f"projection found loses {found} of some pair, and only losses below {lower} "
+        "are proved impossible, so that it is unknown whether one exists. Raise "
+        "max_distortion, or n_components."
     )
 
 
@@ -342,17 +363,3 @@ def _rows_at_risk(certificate: Certificate, n_rows: int) -> Indices:
     first = np.sort(np.unique(named, return_index=True)[1])
     room = 1 + math.isqrt(int(2 * _ENTRIES / certificate.n_features))
     return np.sort(named[first[: min(_MOST, max(2, room))]])
-
-
-def _lengths(points: Rows, pairs: Indices) -> Array:
-    """Return the distances of pairs of rows, in float64, without overflow."""
-    lengths = np.empty(pairs.shape[0])
-    step = max(1, int(_HELD) // points.shape[1])
-    for start in range(0, pairs.shape[0], step):
-        chunk = pairs[start : start + step]
-        gaps = np.asarray(points[chunk[:, 0]], dtype=np.float64)
-        gaps -= points[chunk[:, 1]]
-        sizes = np.abs(gaps).max(axis=1)
-        gaps /= np.where(sizes > 0.0, sizes, 1.0)[:, None]
-        lengths[start : start + step] = sizes * np.linalg.norm(gaps, axis=1)
-    return lengths

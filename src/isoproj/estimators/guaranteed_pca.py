@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
-from isoproj.engines.base import Engine
 from isoproj.estimators.base import images_of
 from isoproj.estimators.certified import CertifiedProjection
 from isoproj.estimators.descriptions import described_by
@@ -25,16 +23,16 @@ from isoproj.numerics.storage import row_slices
 from isoproj.proof.certificate import Certificate
 from isoproj.proof.objective import Objective
 from isoproj.proof.verify import CheckedClaim
-from isoproj.solvers.api import Journal, Problem, Result
-from isoproj.solvers.solve import solve
-
-__all__ = ["GuaranteedPCA"]
+from isoproj.solvers.api import Journal, Problem
 
 # Relative rounding of a projected row, generously.
 _DIGITS = 1e-12
+# Attributes that are arrays of the file, without their underscore.
+_STORED = "mean", "explained_variance", "explained_variance_ratio", "singular_values"
 
 
 @described_by(NearIsometricProjection)
+@dataclass(eq=False, repr=False)
 class GuaranteedPCA(CertifiedProjection):
     """Keep the most variance under a cap on the loss of every pair of points.
 
@@ -127,58 +125,10 @@ class GuaranteedPCA(CertifiedProjection):
     True
     """
 
-    mean_: NDArray[Any]
-
-    def __init__(
-        self,
-        n_components: int | None = 2,
-        *,
-        max_distortion: float | None = None,
-        slack: float = 0.05,
-        objective: str = "variance",
-        pairs: str | ArrayLike = "all",
-        n_neighbors: int = 10,
-        min_distance: float = 0.0,
-        include_norms: bool = False,
-        tol: float = 1e-2,
-        max_iter: int | None = None,
-        time_limit: float | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-        memory_limit: float = 2e9,
-        engine: Engine | None = None,
-        heldout: float | None = None,
-        nested: Sequence[int] | None = None,
-        nested_weights: Sequence[float] | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.max_distortion = max_distortion
-        self.slack = slack
-        self.objective = objective
-        self.pairs = pairs
-        self.n_neighbors = n_neighbors
-        self.min_distance = min_distance
-        self.include_norms = include_norms
-        self.tol = tol
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.random_state = random_state
-        self.verbose = verbose
-        self.memory_limit = memory_limit
-        self.engine = engine
-        self.heldout = heldout
-        self.nested = nested
-        self.nested_weights = nested_weights
-
-    def _solved(
-        self,
-        geometry: Geometry,
-        journal: Journal,
-        seed: int,
-        last: Certificate | None,
-    ) -> Result:
-        del last
-        return solve(self._problem(geometry, journal, seed))
+    n_components: int | None = 2
+    _: KW_ONLY
+    slack: float = 0.05
+    objective: str = "variance"
 
     def _problem(self, geometry: Geometry, journal: Journal, seed: int) -> Problem:
         return replace(
@@ -189,14 +139,6 @@ class GuaranteedPCA(CertifiedProjection):
 
     def _objective(self) -> Objective:
         return Objective(self.objective)
-
-    def _certified(self, geometry: Geometry, result: Result) -> Certificate:
-        return geometry.certify_under_cap(
-            result,
-            self.n_components or result.basis.shape[1],
-            self._objective(),
-            is_given=self.max_distortion is not None,
-        )
 
     def transform(self, X: ArrayLike | Rows) -> NDArray[Any]:
         """Project as PCA does: ``(X - mean_) @ components_.T``.
@@ -239,16 +181,11 @@ class GuaranteedPCA(CertifiedProjection):
                 "Pass one of them."
             )
             raise ValueError(msg)
-        self._check_shared(n_features)
+        super()._check_parameters(n_features)
         if not (is_number(self.slack) and 0.0 <= self.slack < math.inf):
             msg = f"slack must be a number, 0 or more; got {self.slack!r}. Use 0.05."
             raise ValueError(msg)
-        if self.objective not in tuple(Objective):
-            msg = (
-                "objective must be 'variance' or 'distortion'; "
-                f"got {self.objective!r}. Use 'variance'."
-            )
-            raise ValueError(msg)
+        self._objective()
 
     def _adopt(self, certificate: Certificate) -> None:
         guarantee = certificate.guarantee
@@ -316,35 +253,25 @@ class GuaranteedPCA(CertifiedProjection):
         ]
         return [
             CheckedClaim(
-                name="mean that transform subtracts",
-                stated=f"within {rounding * size:.1e} of the data's",
-                found=f"off by {shift:.1e}",
+                "mean that transform subtracts",
+                f"within {rounding * size:.1e} of the data's",
+                f"off by {shift:.1e}",
                 holds=shift <= rounding * size,
             ),
             CheckedClaim(
-                name="explained variances",
-                stated=f"{float(self.explained_variance_.sum()):.9g} in all",
-                found=f"{', '.join(wrong)} differ"
-                if wrong
-                else f"{float(found.sum()):.9g} in all",
+                "explained variances",
+                f"{float(self.explained_variance_.sum()):.9g} in all",
+                f"{', '.join(wrong)} differ" if wrong else f"{found.sum():.9g} in all",
                 holds=not wrong,
             ),
         ]
 
     def _further(self) -> dict[str, NDArray[Any]]:
-        return {
-            "mean": self.mean_,
-            "explained_variance": self.explained_variance_,
-            "explained_variance_ratio": self.explained_variance_ratio_,
-            "singular_values": self.singular_values_,
-        }
+        return {name: getattr(self, f"{name}_") for name in _STORED}
 
     def _restore(self, tensors: Tensors) -> None:
-        shapes = dict.fromkeys(
-            ("explained_variance", "explained_variance_ratio", "singular_values"),
-            (self.n_components_,),
-        )
-        for name, shape in {"mean": (self.n_features_in_,), **shapes}.items():
+        for name in _STORED:
+            shape = (self.n_features_in_ if name == "mean" else self.n_components_,)
             tensor = tensors.get(name)
             if tensor is None or tensor.shape != shape or tensor.dtype.kind != "f":
                 msg = (

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from isoproj.engines.base import Engine
-from isoproj.estimators.base import checked_gap, telling
+from isoproj.estimators.base import telling
 from isoproj.estimators.certified import CertifiedProjection
 from isoproj.estimators.geometry import Geometry
-from isoproj.numerics.arrays import Rows, check_map, like
+from isoproj.numerics.arrays import Rows, check_map, is_whole, like
 from isoproj.numerics.spectral import Array
 from isoproj.pairs.moments import pose
 from isoproj.pairs.points import Points
@@ -25,10 +23,8 @@ from isoproj.pairs.rule import PairKind, PairRule, PairSet
 from isoproj.pairs.worst_pairs import find_worst
 from isoproj.proof.bounds import certify_hull, data_fingerprint, thinned
 from isoproj.proof.certificate import Certificate
-from isoproj.solvers.api import Journal, Problem, Result, Status, Weights
+from isoproj.solvers.api import Journal, Problem, Result, Weights
 from isoproj.solvers.checkpoint import Checkpoint
-
-__all__ = ["NearIsometricProjection"]
 
 # One weight per pair beyond this is no longer a small working set.
 _LARGEST_DENSE = 20_000_000
@@ -39,6 +35,7 @@ _DEFAULT_K = 2
 _BROKEN = 1e-7
 
 
+@dataclass(eq=False, repr=False)
 class NearIsometricProjection(CertifiedProjection):
     """Orthogonal projection whose worst pair of points loses least, with proof.
 
@@ -192,54 +189,13 @@ class NearIsometricProjection(CertifiedProjection):
     (178, 2)
     """
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        max_distortion: float | None = None,
-        solver: str = "minimax",
-        pairs: str | ArrayLike = "all",
-        n_neighbors: int = 10,
-        min_distance: float = 0.0,
-        include_norms: bool = False,
-        scale: str | None = None,
-        tol: float = 1e-2,
-        n_restarts: int | None = None,
-        warm_start: bool = False,
-        init: ArrayLike | None = None,
-        max_iter: int | None = None,
-        time_limit: float | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-        checkpoint: str | os.PathLike[str] | None = None,
-        memory_limit: float = 2e9,
-        engine: Engine | None = None,
-        heldout: float | None = None,
-        nested: Sequence[int] | None = None,
-        nested_weights: Sequence[float] | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.max_distortion = max_distortion
-        self.solver = solver
-        self.pairs = pairs
-        self.n_neighbors = n_neighbors
-        self.min_distance = min_distance
-        self.include_norms = include_norms
-        self.scale = scale
-        self.tol = tol
-        self.n_restarts = n_restarts
-        self.warm_start = warm_start
-        self.init = init
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.random_state = random_state
-        self.verbose = verbose
-        self.checkpoint = checkpoint
-        self.memory_limit = memory_limit
-        self.engine = engine
-        self.heldout = heldout
-        self.nested = nested
-        self.nested_weights = nested_weights
+    _: KW_ONLY
+    solver: str = "minimax"
+    scale: str | None = None
+    n_restarts: int | None = None
+    warm_start: bool = False
+    init: ArrayLike | None = None
+    checkpoint: str | os.PathLike[str] | None = None
 
     def transform(self, X: ArrayLike | Rows) -> NDArray[Any]:
         """Project: ``X @ components_.T * scale_``.
@@ -256,8 +212,7 @@ class NearIsometricProjection(CertifiedProjection):
             standard, gives an array of its own library on its own device.
         """
         projected = self._projected(X)
-        if self.scale_ != 1.0:
-            projected *= projected.dtype.type(self.scale_)
+        projected *= projected.dtype.type(self.scale_)
         return like(projected, X)
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
@@ -274,8 +229,7 @@ class NearIsometricProjection(CertifiedProjection):
             ``X @ components_ / scale_``.
         """
         points = self._lifted(X)
-        if self.scale_ != 1.0:
-            points /= points.dtype.type(self.scale_)
+        points /= points.dtype.type(self.scale_)
         return like(points, X)
 
     def _adopt(self, certificate: Certificate) -> None:
@@ -316,56 +270,6 @@ class NearIsometricProjection(CertifiedProjection):
         journal = self._journal()
         storage = self._storage()
         last = self.certificate_
-        self._check_update(last)
-        old = self._validated(X, reset=False, storage=storage)
-        new = self._validated(X_new, reset=False, storage=storage)
-        if data_fingerprint(old) != last.fingerprint:
-            msg = (
-                "X must be the data of the last fit or update; its fingerprint differs."
-                " Pass the rows in the same order."
-            )
-            raise ValueError(msg)
-        geometry = Geometry.prepare(
-            stacked(old, new, storage),
-            PairRule.of("all"),
-            storage=storage,
-            memory_limit=float(self.memory_limit),
-            engine=self.engine,
-        )
-        with telling(type(self).__name__, self.verbose):
-            self._take_in(geometry, journal, last)
-        return self
-
-    def _take_in(self, geometry: Geometry, journal: Journal, last: Certificate) -> None:
-        """Certify the projection on more points; refine it if a new pair loses more."""
-        components, k = last.components, last.n_components
-        dual = Weights(last.weighted_pairs, last.weights)
-        found = find_worst(
-            geometry.points,
-            geometry.pairs,
-            components.astype(np.float64),
-            n_worst=1,
-            engine=self.engine,
-        )
-        self.updated_ = "kept"
-        if found.worst_losses[0] > last.distortion + _BROKEN:
-            result = self._refined(geometry, journal, last)
-            components = geometry.components(result.basis, k)
-            dual = result.dual
-            self.updated_ = "refined"
-            self._adopt_solve(result)
-        certificate = geometry.certify(components, dual)
-        if last.hull is not None:
-            hull = last.hull
-            certificate = certify_hull(
-                geometry.points, certificate, hull.hull_axes, hull.hull_pairs
-            )
-        # The pairs of a proof that fewer dimensions cannot do are all still there.
-        self._adopt(replace(certificate, exclusion=last.exclusion))
-        geometry.warn_of_rounding(certificate, stacklevel=3)
-
-    def _check_update(self, last: Certificate) -> None:
-        """Raise unless the model's pairs and solver allow an update."""
         if last.prefixes:
             msg = (
                 "update needs a projection without nested prefixes. Fit again instead."
@@ -378,30 +282,62 @@ class NearIsometricProjection(CertifiedProjection):
                 f"{which!r} and {self.solver!r}. Fit again instead."
             )
             raise ValueError(msg)
+        old = self._validated(X, reset=False, storage=storage)
+        new = self._validated(X_new, reset=False, storage=storage)
+        if data_fingerprint(old) != last.fingerprint:
+            msg = (
+                "X must be the data of the last fit or update; its fingerprint differs."
+                " Pass the rows in the same order."
+            )
+            raise ValueError(msg)
+        geometry = Geometry.prepare(
+            stacked(old, new, storage),
+            PairRule.of("all"),
+            storage=storage,
+            engine=self.engine,
+        )
+        with telling(type(self).__name__, self.verbose):
+            self._take_in(geometry, journal, last)
+        return self
 
-    def _refined(
-        self, geometry: Geometry, journal: Journal, last: Certificate
-    ) -> Result:
-        """Solve on more points, from the last projection and its proof.
+    def _take_in(self, geometry: Geometry, journal: Journal, last: Certificate) -> None:
+        """Certify the projection on more points; refine it if a new pair loses more.
 
         A gap as wide as before, give or take ``tol``, is enough.
         """
-        from isoproj.solvers.solve import solve
+        points, components, k = geometry.points, last.components, last.n_components
+        dual = Weights(last.weighted_pairs, last.weights)
+        exact = components.astype(np.float64)
+        found = find_worst(points, geometry.pairs, exact, n_worst=1, engine=self.engine)
+        self.updated_, result = "kept", None
+        if found.worst_losses[0] > last.distortion + _BROKEN:
+            from isoproj.solvers.solve import solve
 
-        components = last.components.T.astype(np.float64)
-        problem = self._problem(geometry, journal, 0)
-        return solve(
-            replace(
-                problem,
-                k=last.n_components,
-                tol=last.optimality_gap + problem.tol,
-                start=geometry.points.frame.coordinates_of(components),
-                dual=Weights(last.weighted_pairs, last.weights),
+            problem = self._problem(geometry, journal, 0)
+            result = solve(
+                replace(
+                    problem,
+                    k=k,
+                    tol=last.optimality_gap + problem.tol,
+                    start=points.frame.coordinates_of(exact.T),
+                    dual=dual,
+                    checkpoint=None,
+                )
             )
-        )
+            components, dual = geometry.components(result.basis, k), result.dual
+            self.updated_ = "refined"
+        certificate = geometry.certify(components, dual)
+        if last.hull is not None:
+            axes, pairs = last.hull.hull_axes, last.hull.hull_pairs
+            certificate = certify_hull(points, certificate, axes, pairs)
+        # The pairs of a proof that fewer dimensions cannot do are all still there.
+        self._adopt(replace(certificate, exclusion=last.exclusion))
+        if result is not None:
+            self._adopt_solve(result)
+        geometry.warn_of_rounding(certificate, stacklevel=3)
 
     def _check_parameters(self, n_features: int) -> None:
-        self._check_shared(n_features)
+        super()._check_parameters(n_features)
         if self.solver not in ("minimax", "dual_ascent"):
             msg = (
                 "solver must be 'minimax' or 'dual_ascent'; "
@@ -423,13 +359,11 @@ class NearIsometricProjection(CertifiedProjection):
                 "an orthogonal projection."
             )
             raise ValueError(msg)
-        restarts: object = self.n_restarts
-        if restarts is not None and (
-            not isinstance(restarts, int | np.integer) or restarts < 0
-        ):
+        n = self.n_restarts
+        if n is not None and (not is_whole(n) or n < 0):
             msg = (
                 "n_restarts must be a whole number, 0 or more, or None; "
-                f"got {self.n_restarts!r}. Use None."
+                f"got {n!r}. Use None."
             )
             raise ValueError(msg)
         if self.init is not None:
@@ -446,86 +380,53 @@ class NearIsometricProjection(CertifiedProjection):
             msg = f"warm_start must be True or False; got {self.warm_start!r}."
             raise ValueError(msg)  # noqa: TRY004 - scikit-learn's convention
 
-    def _solved(
-        self,
-        geometry: Geometry,
-        journal: Journal,
-        seed: int,
-        last: Certificate | None,
-    ) -> Result:
-        points, pairs = geometry.points, geometry.pairs
-        from isoproj.solvers.solve import solve
-
-        if self.solver == "dual_ascent":
-            return self._ascended(geometry, journal)
-        last = last if self.warm_start else None
-        problem = self._problem(geometry, journal, seed)
-        if problem.cap is None and problem.k is None:
-            problem = replace(problem, k=_DEFAULT_K)
-        problem = replace(
-            problem,
-            start=self._start(points, problem.k, last),
-            dual=_still_valid(points, pairs, last),
-            checkpoint=self._checkpoint(geometry, problem.k, seed),
-        )
-        return solve(problem)
-
     def _problem(self, geometry: Geometry, journal: Journal, seed: int) -> Problem:
         problem = super()._problem(geometry, journal, seed)
-        return replace(problem, n_restarts=self.n_restarts)
+        k, points = problem.k, geometry.points
+        if k is None and problem.cap is None:
+            k = _DEFAULT_K
+        last = getattr(self, "certificate_", None) if self.warm_start else None
+        checkpoint = None
+        if self.checkpoint is not None:
+            identity = {
+                "data": data_fingerprint(geometry.rows),
+                "n_pairs": geometry.pairs.n_pairs,
+                "pairs": geometry.pairs.fingerprint,
+                "n_components": k,
+                "tol": problem.tol,
+                "random_state": seed,
+            }
+            checkpoint = Checkpoint(self.checkpoint, identity)
+        return replace(
+            problem,
+            k=k,
+            n_restarts=self.n_restarts,
+            start=self._start(points, k, last),
+            dual=_still_valid(points, geometry.pairs, last),
+            checkpoint=checkpoint,
+        )
 
-    def _ascended(self, geometry: Geometry, journal: Journal) -> Result:
-        """Run the paper's algorithm."""
-        from isoproj.solvers.dual_ascent import dual_ascent
-        from isoproj.solvers.solve import solve
+    def _objective(self) -> None:
+        return None
 
-        k = _DEFAULT_K if self.n_components is None else int(self.n_components)
-        n_pairs = geometry.pairs.n_pairs
-        if k >= geometry.points.n_dims:
-            return solve(replace(self._problem(geometry, journal, 0), k=k))
+    def _solved(self, geometry: Geometry, problem: Problem) -> Result:
+        """Ask the solver, or run the paper's algorithm."""
+        k, n_pairs = problem.k, geometry.pairs.n_pairs
+        if self.solver == "minimax" or k is None or k >= problem.n_dims:
+            return super()._solved(geometry, problem)
         if n_pairs > _LARGEST_DENSE:
             msg = (
                 f"solver='dual_ascent' holds a weight per pair, at most "
                 f"{_LARGEST_DENSE:,}; got {n_pairs:,}. Fit a sample of the rows."
             )
             raise ValueError(msg)
+        from isoproj.solvers.dual_ascent import dual_ascent
+
         max_iter = _PAPER_STEPS if self.max_iter is None else int(self.max_iter)
         posed = pose(geometry.points, geometry.pairs, k)
-        result = dual_ascent(posed, max_iter=max_iter, clock=journal.clock)
+        result = dual_ascent(posed, max_iter=max_iter, clock=problem.journal.clock)
         dual = Weights(*thinned(result.dual.pairs, result.dual.weights))
         return replace(result, dual=dual)
-
-    def _certified(self, geometry: Geometry, result: Result) -> Certificate:
-        k = self.n_components
-        if k is None:
-            k = _DEFAULT_K if self.max_distortion is None else result.basis.shape[1]
-        is_spectral = (
-            self.solver == "dual_ascent"
-            and geometry.pairs.n_pairs <= _LARGEST_DENSE
-            # It takes as long as several steps, and no bound rests on it.
-            and result.status is not Status.TIME_LIMIT
-        )
-        return geometry.certify(
-            geometry.components(result.basis, int(k)),
-            result.dual,
-            result.hull,
-            spectral=is_spectral,
-        )
-
-    def _checkpoint(
-        self, geometry: Geometry, k: int | None, seed: int
-    ) -> Checkpoint | None:
-        if self.checkpoint is None:
-            return None
-        identity = {
-            "data": data_fingerprint(geometry.rows),
-            "n_pairs": geometry.pairs.n_pairs,
-            "pairs": geometry.pairs.fingerprint,
-            "n_components": k,
-            "tol": checked_gap(self.tol),
-            "random_state": seed,
-        }
-        return Checkpoint(self.checkpoint, identity)
 
     def _start(
         self, points: Points, k: int | None, last: Certificate | None

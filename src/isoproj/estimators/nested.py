@@ -35,8 +35,7 @@ def fit_nested(
             certificate = over.certify(components[:k], alone.dual, alone.hull)
             if objective is not None:
                 # A prefix that a fit had no time to cap is held to what it loses.
-                cap = max(alone.cap or 0.0, certificate.distortion)
-                certificate = over.with_guarantee(certificate, alone, objective, cap)
+                certificate = over.with_guarantee(certificate, alone, objective)
             certificates.append(certificate)
         return replace(certificates[-1], prefixes=tuple(certificates[:-1]))
 

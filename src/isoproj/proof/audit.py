@@ -25,11 +25,7 @@ from isoproj.pairs.nearness import Metric, check_queries
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairRule, PairSet, prepare_pairs
 from isoproj.pairs.worst_pairs import Effort, WorstPairs, find_worst
-from isoproj.proof.recall import (
-    Neighbors,
-    check_neighbors,
-    compare_neighbors,
-)
+from isoproj.proof.recall import Neighbors, check_neighbors, compare_neighbors
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -86,12 +82,12 @@ class AuditResult(Tabular):
     stretch: float
     worst_pairs: Indices
     worst_distortions: Array
-    mean: float
-    quantiles: dict[float, float]
-    histogram: tuple[NDArray[np.int64], Array]
     n_pairs: int
     n_identical: int
     effort: Effort
+    mean: float = math.nan
+    quantiles: dict[float, float] = field(default_factory=dict)
+    histogram: tuple[NDArray[np.int64], Array] = (np.empty(0, np.int64), np.empty(0))
     n_close: int = 0
     recall: dict[int, float] = field(default_factory=dict)
     neighbors: Neighbors | None = None
@@ -284,7 +280,7 @@ def audit(
     measure = _all_pairs if spread or largest_ratio(linear) > 1.0 + 1e-6 else _worst
     called = progress or (lambda _done, _n_pairs: None)
     with watching(lambda walk: called(walk.done, walk.total), Walk):
-        found, spread_of = measure(points, selected, linear, n_worst, engine)
+        found, described = measure(points, selected, linear, n_worst, engine)
         neighbors = look(n_worst)
     return AuditResult(
         distortion=float(found.worst_losses.max()),
@@ -296,7 +292,7 @@ def audit(
         n_close=selected.n_close,
         recall={} if neighbors is None else neighbors.recall,
         neighbors=neighbors,
-        **spread_of,
+        **described,
     )
 
 
@@ -309,9 +305,12 @@ def _neighbor_search(
     storage: Storage,
 ) -> Callable[[int], Neighbors | None]:
     """Check what is asked of neighbours; return the search, a function of n_worst."""
-    asked = _checked_queries(queries, rows, recall, storage)
     if recall is None:
+        if queries is not None:
+            msg = "queries needs recall; got None. Pass recall=(1, 10), or no queries."
+            raise ValueError(msg)
         return lambda _n_worst: None
+    asked = check_queries(queries, rows, storage)
     ks = check_neighbors(recall, metric, int(rows.shape[0]), is_own=asked is None)
     return lambda n_worst: compare_neighbors(
         rows,
@@ -322,21 +321,6 @@ def _neighbor_search(
         n_worst=n_worst,
         storage=storage,
     )
-
-
-def _checked_queries(
-    queries: ArrayLike | Rows | None,
-    rows: Rows,
-    recall: int | Sequence[int] | None,
-    storage: Storage,
-) -> Rows | None:
-    """Return finite queries of the width of the rows, or None; else ValueError."""
-    if queries is None:
-        return None
-    if recall is None:
-        msg = "queries needs recall; got None. Pass recall=(1, 10), or no queries."
-        raise ValueError(msg)
-    return check_queries(queries, rows, storage)
 
 
 def _all_pairs(
@@ -356,14 +340,9 @@ def _all_pairs(
 def _worst(
     points: Points, pairs: PairSet, linear: Array, n_worst: int, engine: Engine | None
 ) -> tuple[WorstPairs, dict[str, Any]]:
-    """Return the worst pairs alone, and fields of an audit that say so."""
+    """Return the worst pairs alone, and a bound on what any pair gains."""
     found = find_worst(points, pairs, linear, n_worst=n_worst, engine=engine)
-    return found, {
-        "stretch": largest_ratio(linear) - 1.0,
-        "mean": math.nan,
-        "quantiles": {},
-        "histogram": (np.empty(0, dtype=np.int64), np.empty(0)),
-    }
+    return found, {"stretch": largest_ratio(linear) - 1.0}
 
 
 def _quantiles(summary: PairSummary) -> dict[float, float]:

@@ -11,7 +11,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,7 @@ from isoproj.pairs.points import Points
 from isoproj.pairs.rule import LABELLED, PairKind, PairSet
 from isoproj.pairs.worst_pairs import WorstPairs, find_worst
 from isoproj.proof.certificate import Certificate, Exclusion, Guarantee
-from isoproj.proof.hull import prove_hull
+from isoproj.proof.hull import HullProof, hull_bound
 from isoproj.proof.objective import Objective, kept_bound, share_kept
 
 # Orthonormal rows in the precision of the fitted model.
@@ -88,14 +88,13 @@ def lower_bounds(
     shares = weights[positive] / math.fsum(weights[positive])
     n_features = int(points.rows.shape[1])
     m = int(shares.size)
-    bounds = np.zeros(len(ks))
-    counts = [k for k in ks if k < min(m, n_features)]
-    if not counts:
+    bounds, most = np.zeros(len(ks)), min(m, n_features)
+    if min(ks, default=most) >= most:
         return bounds
     moment = _gram_or_moment(points, pairs, shares)
-    values = top_eigenvalues(moment, max(counts))
+    values = top_eigenvalues(moment, max(k for k in ks if k < most))
     for at, k in enumerate(ks):
-        if k not in counts:
+        if k >= most:
             continue
         # The moment has trace 1. Its rounding error is at most (m + n_features) eps in
         # norm; that of each of the k eigenvalues is a small multiple of order * eps.
@@ -124,29 +123,23 @@ def spectral_ratio(points: Points, pairs: PairSet, k: int) -> float:
     ``sigma_j`` are the singular values of the matrix of all ``n`` unit directions. At
     the optimal dual weights the paper's projection is within this factor of the
     optimum. (The paper's statement has ``sigma_1`` alone, which is false for
-    ``k >= 2``.) The ratio is infinite if ``k`` dimensions hold every direction.
+    ``k >= 2``.) The ratio is infinite if ``k`` dimensions hold every direction, or if
+    it takes too many operations.
     """
     if k >= points.n_dims:
         return math.inf
-    moment = _uniform_moment(points, pairs, k)
-    if moment is None:
-        return math.inf
-    left = 1.0 - top_eigenvalue_sum(moment, k)
-    return 1.0 / left if left > points.n_dims * k * EPS else math.inf
-
-
-def _uniform_moment(points: Points, pairs: PairSet, k: int) -> Array | None:
-    """Return ``M(1/n)``, or None if that takes too many operations.
-
-    Exact differences of rows are used where coordinates are too coarse.
-    """
     problem = pose(points, pairs, k)
     n, d = problem.n_pairs, int(points.rows.shape[1])
+    shares = np.full(n, 1.0 / n)
     if not is_sparse(points.rows) and not problem.is_close.any():
-        return problem.moment(np.full(n, 1.0 / n))
-    if n * d * d > _AFFORDABLE:
-        return None
-    return weighted_moment(points, problem.pairs(np.arange(n)), np.full(n, 1.0 / n))
+        moment = problem.moment(shares)
+    elif n * d * d > _AFFORDABLE:
+        return math.inf
+    else:
+        # Exact differences of rows, because coordinates are too coarse.
+        moment = weighted_moment(points, problem.pairs(np.arange(n)), shares)
+    left = 1.0 - top_eigenvalue_sum(moment, k)
+    return 1.0 / left if left > points.n_dims * k * EPS else math.inf
 
 
 def certify(
@@ -156,66 +149,59 @@ def certify(
     weighted_pairs: Indices,
     weights: Array,
     *,
-    n_rows: int,
     spectral: bool = False,
     engine: Engine | None = None,
 ) -> Certificate:
     """Return the certificate of orthonormal components, with both bounds computed.
 
-    The dual weights on ``weighted_pairs`` prove the lower bound. ``n_rows`` is the
-    number of rows of the data without the origin. ``spectral`` adds ``spectral_ratio``.
-    """
-    certificates = certify_each(
-        points,
-        pairs,
-        [components],
-        weighted_pairs,
-        weights,
-        n_rows=n_rows,
-        spectral=spectral,
-        engine=engine,
-    )
-    return certificates[0]
-
-
-def certify_each(
-    points: Points,
-    pairs: PairSet,
-    maps: Sequence[Map],
-    weighted_pairs: Indices,
-    weights: Array,
-    *,
-    n_rows: int,
-    spectral: bool = False,
-    engine: Engine | None = None,
-) -> list[Certificate]:
-    """Return what ``certify`` returns, for several maps with the same dual weights.
-
-    The maps may have different numbers of dimensions.
+    The dual weights on ``weighted_pairs`` prove the lower bound. ``spectral`` adds
+    ``spectral_ratio``.
     """
     fault = weights_fault(pairs, weighted_pairs, weights, points)
     if fault:
         msg = f"a lower bound must rest on pairs that count; got {fault}. {_AGAIN}"
         raise ClaimError(msg)
-    ks = [components.shape[0] for components in maps]
-    bounds = lower_bounds(points, weighted_pairs, weights, ks).tolist()
-    facts = _facts_of_data(points, pairs, n_rows)
+    k, exact = components.shape[0], components.astype(np.float64)
+    # The search is faster if pairs that lose much are measured first.
     suspects = weighted_pairs[np.argsort(-weights, kind="stable")[:_SUSPECTS]]
-    certificates = [
+    found = find_worst(
+        points, pairs, exact, n_worst=_N_WORST, suspects=suspects, engine=engine
+    )
+    distortion = rounded_up(found, *exact.shape)
+    n_rows = points.n_points - pairs.rule.has_origin
+    fingerprint = data_fingerprint(points.rows[:n_rows])
+    share = None
+    if pairs.kind is PairKind.SAMPLED:
+        from isoproj.proof.confidence import drawn_losses, seed_of, share_of
+
+        losses = drawn_losses(points, exact, seed_of(fingerprint, exact))
+        share = share_of(losses, distortion)
+    ratio = spectral_ratio(points, pairs, k) if spectral else math.inf
+    rule, kind = pairs.rule, pairs.kind
+    return _ordered(
         Certificate(
             components=components,
             weighted_pairs=weighted_pairs,
             weights=weights,
-            lower_bound=lower,
-            spectral_ratio=_finite_ratio(points, pairs, k) if spectral else None,
-            **_losses(
-                points, pairs, components, suspects, facts["fingerprint"], engine
-            ),
-            **facts,
+            distortion=distortion,
+            lower_bound=lower_bound(points, weighted_pairs, weights, k),
+            worst_pairs=found.worst_pairs,
+            worst_distortions=found.worst_losses,
+            pair_kind=kind,
+            listed_pairs=np.asarray(rule.pairs) if kind.is_listed else None,
+            n_pairs=pairs.n_pairs,
+            n_identical=pairs.n_identical,
+            n_points=n_rows,
+            n_features=int(points.rows.shape[1]),
+            fingerprint=fingerprint,
+            spectral_ratio=ratio if math.isfinite(ratio) else None,
+            sampled_share=share,
+            labels=np.asarray(rule.labels) if kind in LABELLED else None,
+            n_close=pairs.n_close,
+            min_distance=rule.min_distance,
+            include_norms=rule.include_norms,
         )
-        for components, k, lower in zip(maps, ks, bounds, strict=True)
-    ]
-    return [_ordered(certificate) for certificate in certificates]
+    )
 
 
 def thinned(pairs: Indices, weights: Array) -> tuple[Indices, Array]:
@@ -243,60 +229,6 @@ def _ordered(certificate: Certificate) -> Certificate:
     return certificate
 
 
-def _losses(
-    points: Points,
-    pairs: PairSet,
-    components: Map,
-    suspects: Indices,
-    fingerprint: str,
-    engine: Engine | None,
-) -> dict[str, Any]:
-    """Return the claims of a certificate about the losses of pairs.
-
-    The search is faster if pairs that lose much are among the suspects.
-    """
-    exact = components.astype(np.float64)
-    found = find_worst(
-        points, pairs, exact, n_worst=_N_WORST, suspects=suspects, engine=engine
-    )
-    distortion = rounded_up(found, *exact.shape)
-    claims: dict[str, Any] = {
-        "distortion": distortion,
-        "worst_pairs": found.worst_pairs,
-        "worst_distortions": found.worst_losses,
-        "sampled_share": None,
-    }
-    if pairs.kind is PairKind.SAMPLED:
-        from isoproj.proof.confidence import share_above
-
-        claims["sampled_share"] = share_above(points, exact, distortion, fingerprint)
-    return claims
-
-
-def _facts_of_data(points: Points, pairs: PairSet, n_rows: int) -> dict[str, Any]:
-    """Return the claims of a certificate about the data and the pairs that count."""
-    rule, kind = pairs.rule, pairs.kind
-    return {
-        "pair_kind": kind,
-        "listed_pairs": np.asarray(rule.pairs) if kind.is_listed else None,
-        "labels": np.asarray(rule.labels) if kind in LABELLED else None,
-        "min_distance": rule.min_distance,
-        "include_norms": rule.include_norms,
-        "n_pairs": pairs.n_pairs,
-        "n_identical": pairs.n_identical,
-        "n_close": pairs.n_close,
-        "n_points": n_rows,
-        "n_features": int(points.rows.shape[1]),
-        "fingerprint": data_fingerprint(points.rows[:n_rows]),
-    }
-
-
-def _finite_ratio(points: Points, pairs: PairSet, k: int) -> float | None:
-    """Return the spectral ratio, or None if it is infinite."""
-    ratio = spectral_ratio(points, pairs, k)
-    return ratio if math.isfinite(ratio) else None
-
-
 def certify_guarantee(
     points: Points,
     pairs: PairSet,
@@ -305,29 +237,18 @@ def certify_guarantee(
     cap: float,
     capped_pairs: Indices,
     multipliers: Array,
-) -> Certificate:
-    """Return the certificate with a guarantee that is computed from the data."""
-    n_rows = certificate.n_points
-    guarantee = Guarantee(
+) -> Guarantee:
+    """Return what a certified projection keeps under a cap, computed from the data."""
+    k, components = certificate.n_components, certificate.components
+    proof = capped_pairs, multipliers
+    return Guarantee(
         objective=objective,
         cap=cap,
-        kept=share_kept(
-            points, pairs, objective, certificate.components, n_rows=n_rows
-        ),
-        kept_bound=kept_bound(
-            points,
-            pairs,
-            objective,
-            certificate.n_components,
-            cap,
-            capped_pairs,
-            multipliers,
-            n_rows=n_rows,
-        ),
+        kept=share_kept(points, pairs, objective, components),
+        kept_bound=kept_bound(points, pairs, objective, k, cap, *proof),
         capped_pairs=capped_pairs,
         multipliers=multipliers,
     )
-    return replace(certificate, guarantee=guarantee)
 
 
 def certify_hull(
@@ -337,10 +258,11 @@ def certify_hull(
 
     ``axes`` has shape (k + 1, n_features).
     """
-    hull = prove_hull(points, axes, pairs)
-    if hull is None or hull.bound <= certificate.lower_bound:
+    bound = hull_bound(points, axes, pairs)
+    if bound <= certificate.lower_bound:
         return certificate
-    return _ordered(replace(certificate, hull=hull, lower_bound=hull.bound))
+    hull = HullProof(bound=bound, hull_axes=axes, hull_pairs=pairs)
+    return _ordered(replace(certificate, hull=hull, lower_bound=bound))
 
 
 def certify_exclusion(

@@ -286,7 +286,9 @@ class Certificate(Shown):
             what = "sampled distances"
             rest = f" {self.sampled_words.capitalize()}."
         else:
-            what = "distances and lengths" if self.include_norms else "distances"
+            is_of_rows = self.pair_kind is PairKind.DIRECTIONS
+            what = "lengths" if is_of_rows else "distances"
+            what = "distances and lengths" if self.include_norms else what
             rest = ""
         sentence = (
             f"Every one of {self.n_pairs:,} {what} keeps at least "
@@ -312,7 +314,7 @@ class Certificate(Shown):
     def _packed(self, layout: Layout) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the entries and arrays of a layout, and of the parts that exist."""
         entries, arrays = pack(self, layout)
-        for inner in (GUARANTEE, EXCLUSION, HULL):
+        for inner, _ in _PARTS:
             part = getattr(self, inner.name)
             if part is not None:
                 entries[inner.name], further = pack(part, inner)
@@ -368,18 +370,21 @@ class Certificate(Shown):
         return cls.from_parts(header.get("certificate", {}), tensors)
 
 
+# The parts that a certificate may have.
+_PARTS: tuple[tuple[Layout, type[Any]], ...] = (
+    (GUARANTEE, Guarantee),
+    (EXCLUSION, Exclusion),
+    (HULL, HullProof),
+)
+
+
 def _unpacked_parts(entries: Header, arrays: Tensors) -> dict[str, Any]:
     """Return guarantee, exclusion and hull of stored entries, None where absent."""
-    kinds: tuple[tuple[Layout, Any], ...] = (
-        (GUARANTEE, Guarantee),
-        (EXCLUSION, Exclusion),
-        (HULL, HullProof),
-    )
     return {
         layout.name: None
         if entries.get(layout.name) is None
         else kind(**unpack(layout, entries[layout.name], arrays))
-        for layout, kind in kinds
+        for layout, kind in _PARTS
     }
 
 

@@ -66,25 +66,12 @@ def _level(confidence: float) -> Fraction:
     return Fraction(str(float(confidence)))
 
 
-def share_above(
-    points: Points,
-    components: Array,
-    distortion: float,
-    fingerprint: str,
-    n_drawn: int = _N_DRAWN,
-) -> float:
-    """Return a share: with 95 % confidence no more of all pairs lose more.
-
-    The fingerprint of the data and the map are the seed of the sample, so that anyone
-    can draw it again. Who makes many maps can choose among their samples: ``verify``
-    draws one of its own as well.
-    """
-    seed = seed_of(fingerprint, components)
-    return share_of(drawn_losses(points, components, seed, n_drawn), distortion)
-
-
 def seed_of(fingerprint: str, components: Array) -> int:
-    """Return the seed that the fingerprint of the data and the map decide."""
+    """Return the seed that the fingerprint of the data and the map decide.
+
+    So anyone can draw the sample of a certificate again. Who makes many maps can choose
+    among their samples: ``verify`` draws one of its own as well.
+    """
     digest = hashlib.sha256(fingerprint.encode())
     digest.update(np.ascontiguousarray(components, dtype="<f8").tobytes())
     return int.from_bytes(digest.digest()[:8], "little")

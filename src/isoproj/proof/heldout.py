@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -118,7 +117,7 @@ class NewPoints(Shown):
             return text + "."
         return (
             f"{text}, and at most {at_most(100.0 * self.new_pair_share, 2)} % of "
-            f"{self.new_pairs} lose more than the certified {self.distortion:.4f} "
+            f"{self.new_pairs} lose more than the certified {at_most(self.distortion)} "
             f"with {level} confidence."
         )
 
@@ -280,6 +279,8 @@ def split_rows(
             f"Hold out {LARGEST_LIST // n_rows} rows or fewer."
         )
         raise ValueError(msg)
+    if rule.kind in LABELLED:
+        label_codes(rule, n_rows)
     parts = train_test_split(
         np.arange(n_rows), test_size=count, random_state=random_state
     )
@@ -301,11 +302,6 @@ def _count(n_rows: int, size: object) -> int:
         )
         raise ValueError(msg)
     return count
-
-
-def fitted_part(rows: Rows, y: Any, split: Split) -> tuple[Rows, Any]:  # noqa: ANN401
-    """Return the rows to fit and their labels."""
-    return rows[split.training], None if y is None else np.asarray(y)[split.training]
 
 
 def measure_heldout(
@@ -334,7 +330,9 @@ def measure_heldout(
         own = own if others else replace(own, pairs="all")
     within = _audited(chosen, components, own, engine)
     if within is not None:
-        within = replace(within, worst_pairs=_numbered(within, split.heldout, rows))
+        # In numbers of all rows; the origin comes last.
+        numbers = np.append(split.heldout, rows.shape[0])
+        within = replace(within, worst_pairs=numbers[within.worst_pairs])
     between = replace(
         rule, pairs=_between(rows, split, rule), labels=None, include_norms=False
     )
@@ -448,11 +446,6 @@ def _largest_of_all(points: Points, split: Split, components: Array) -> Array:
         exact = exact_losses(points, pairs, components)
         np.maximum.at(largest, start + at, exact)
     return largest
-
-
-def _numbered(result: AuditResult, heldout: Indices, rows: Rows) -> Indices:
-    """Return the worst pairs with row numbers of all data; the origin comes last."""
-    return np.append(heldout, rows.shape[0])[result.worst_pairs]
 
 
 def _audited(

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from scipy.spatial import ConvexHull, QhullError
 
 from isoproj.numerics.arrays import as_dense
+from isoproj.numerics.rounding import at_least
 from isoproj.numerics.shown import Shown
 from isoproj.numerics.spectral import EPS, Array, Indices
 from isoproj.numerics.threads import single_blas_thread
@@ -56,7 +57,7 @@ class HullProof(Shown):
         return (
             f"Within {len(self.hull_axes)} dimensions the hull of "
             f"{len(self.hull_pairs):,} directions proves a lower bound of "
-            f"{self.bound:.6f}."
+            f"{at_least(self.bound, 6)}."
         )
 
 
@@ -98,6 +99,7 @@ def hull_facets(projected: Array) -> Facets | None:
     )
 
 
+@single_blas_thread
 def hull_bound(points: Points, axes: Array, pairs: Indices) -> float:
     """Return the lower bound that axes, in rows, and pairs prove; 0 if they prove none.
 
@@ -123,15 +125,6 @@ def hull_bound(points: Points, axes: Array, pairs: Indices) -> float:
     return float(min(1.0, inradius**2 / stretch)) * (1.0 - 16 * EPS)
 
 
-@single_blas_thread
-def prove_hull(points: Points, axes: Array, pairs: Indices) -> HullProof | None:
-    """Return the proof that axes and pairs give, or None if they prove nothing."""
-    bound = hull_bound(points, axes, pairs)
-    if bound <= 0.0:
-        return None
-    return HullProof(bound=bound, hull_axes=axes, hull_pairs=pairs)
-
-
 def checked_inradius(projected: Array, facets: Facets, rounding: float) -> float:
     """Return a lower bound on the inradius of the hull, or 0 if the facets prove none.
 
@@ -147,11 +140,10 @@ def checked_inradius(projected: Array, facets: Facets, rounding: float) -> float
     heights = np.einsum("fcd,fd->fc", corners, normals).min(axis=1) - rounding
     if not (heights > rounding).all():
         return 0.0
-    if not _is_closed(facets.corners):
-        return 0.0
-    if not _meets_once(corners, normals, heights, rounding):
-        return 0.0
-    return float(heights.min())
+    is_once = _is_closed(facets.corners) and _meets_once(
+        corners, normals, heights, rounding
+    )
+    return float(heights.min()) if is_once else 0.0
 
 
 def _is_closed(corners: Indices) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import enum
 import math
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,23 +44,36 @@ class Objective(enum.StrEnum):
     VARIANCE = "variance"
     DISTORTION = "distortion"
 
+    @classmethod
+    def _missing_(cls, value: object) -> NoReturn:
+        msg = (
+            f"objective must be 'variance' or 'distortion'; got {value!r}. "
+            "Use 'variance'."
+        )
+        raise ValueError(msg)
+
     @property
     def phrase(self) -> str:
         """The quantity in words, for sentences such as "It keeps 90% of ..."."""
-        return {
-            Objective.VARIANCE: "the variance",
-            Objective.DISTORTION: "squared length on average",
-        }[self]
+        is_variance = self is Objective.VARIANCE
+        return "the variance" if is_variance else "squared length on average"
 
 
 def centred_rows(
-    points: Points, n_rows: int, *, largest_dense: float = _LARGEST_DENSE
+    points: Points,
+    pairs: PairSet,
+    objective: Objective,
+    *,
+    largest_dense: float = _LARGEST_DENSE,
 ) -> Array:
     """Return the data minus its mean, scaled by a power of two, in float64.
 
-    The points may have the origin as one more row after the ``n_rows`` of the data.
+    The origin has no part in the variance. In pairs it may have one, so it is then the
+    last row, moved with the data.
     """
-    rows: Rows = points.rows[:n_rows]
+    n_rows = points.n_points - pairs.rule.has_origin
+    rows: Rows = points.rows
+    rows = rows[:n_rows] if objective is Objective.VARIANCE else rows
     if is_sparse(rows) and float(rows.shape[0]) * rows.shape[1] > largest_dense:
         msg = (
             f"sparse X must have at most {largest_dense:.0e} entries, zeros counted, "
@@ -75,7 +89,7 @@ def centred_rows(
     np.ldexp(dense, -math.frexp(largest)[1], out=dense)
     # Far from the origin the mean is rounded, so the rest is centred again.
     for _ in range(2):
-        dense -= dense.mean(axis=0)
+        dense -= dense[:n_rows].mean(axis=0)
     return dense
 
 
@@ -118,12 +132,10 @@ def share_kept(
     pairs: PairSet,
     objective: Objective,
     components: NDArray[np.float64] | NDArray[np.float32],
-    *,
-    n_rows: int,
 ) -> float:
     """Return the share of the objective that orthonormal components keep."""
     exact = components.astype(np.float64)
-    rows = centred_rows(points, n_rows)
+    rows = centred_rows(points, pairs, objective)
     if objective is Objective.VARIANCE:
         images = times(rows, exact.T, points.storage)
         whole = _checked_total(float(np.vdot(rows, rows)))
@@ -136,12 +148,6 @@ def _feature_matrix(
     rows: Array, points: Points, pairs: PairSet, objective: Objective
 ) -> Array:
     """Return the matrix of the objective in the coordinates of the data."""
-    if objective is Objective.DISTORTION and points.n_points > rows.shape[0]:
-        # The origin is one of the points, so it is centred with them.
-        n_rows = rows.shape[0]
-        longer = points.storage.empty((n_rows + 1, rows.shape[1]))
-        longer[:n_rows], longer[n_rows:] = rows, _origin(points, rows)
-        rows = longer
     return objective_matrix(
         rows,
         objective,
@@ -149,14 +155,6 @@ def _feature_matrix(
         points.first_copy,
         lambda chunk: as_dense(points.differences(chunk)),
     )
-
-
-def _origin(points: Points, rows: Array) -> Array:
-    """Return the origin in the coordinates of the centred rows."""
-    first = np.array(as_dense(points.rows[:1]), dtype=np.float64)
-    given = points.rows[: rows.shape[0]]
-    largest = max(float(given.max()), -float(given.min()))
-    return rows[:1] - np.ldexp(first, -math.frexp(largest)[1])
 
 
 @single_blas_thread
@@ -168,14 +166,12 @@ def kept_bound(
     cap: float,
     capped_pairs: Indices,
     multipliers: Array,
-    *,
-    n_rows: int,
 ) -> float:
     """Return a share that no projection to ``k`` dimensions under the cap exceeds.
 
     It is the smaller of the bounds with and without multipliers, at most 1.
     """
-    rows = centred_rows(points, n_rows)
+    rows = centred_rows(points, pairs, objective)
     n_features = rows.shape[1]
     if k >= n_features:
         return 1.0

@@ -16,9 +16,9 @@ the rows themselves, and those that float64 cannot tell apart in whole numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,7 @@ from isoproj.pairs.settling import Settler
 _QUERIES = 512
 # Pairs that are measured in float64 at a time.
 _SETTLED = 2048
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True, repr=False)
@@ -159,34 +160,42 @@ def compare_neighbors(
         Nearness.of(rows, queries, metric, linear=linear, storage=storage)
         for linear in (None, components)
     )
-    asked = rows if queries is None else queries
-    n_queries, n_rows = int(asked.shape[0]), int(rows.shape[0])
-    search = _Search(
-        before,
-        after,
-        components,
-        tuple(ks),
+    n_queries, n_rows = int(before.fast_queries.shape[0]), int(rows.shape[0])
+    search = _Search(before, after, components, tuple(ks), n_worst)
+    parts = walked(search.visit, n_queries, n_rows, "neighbours")
+    hits, pairs, losses = zip(*parts, strict=True)
+    n_hits = {k: np.concatenate([part[k] for part in hits]) for k in hits[0]}
+    distorted, distortions = np.concatenate(pairs), np.concatenate(losses)
+    worst = np.lexsort((distorted[:, 1], distorted[:, 0], -distortions))[:n_worst]
+    return Neighbors(
+        metric=metric,
+        n_queries=n_queries,
+        recall={k: float(n_hits[k].sum()) / (k * n_queries) for k in ks},
+        hits={k: n_hits[k] for k in ks},
+        nearest_changed=1.0 - float(n_hits[1].sum()) / n_queries,
+        distorted=distorted[worst],
+        distortions=distortions[worst],
         is_own=queries is None,
-        n_worst=n_worst,
     )
-    found: list[_Part] = []
-    tell(Walk(0, n_queries * n_rows, "neighbours"))
+
+
+def walked(
+    visit: Callable[[slice], Result], n_queries: int, n_rows: int, name: str = ""
+) -> list[Result]:
+    """Return what is found for every block of queries; tell how far the walk is."""
+    blocks = [
+        slice(start, min(start + _QUERIES, n_queries))
+        for start in range(0, n_queries, _QUERIES)
+    ]
+    found = []
+    tell(Walk(0, n_queries * n_rows, name))
     with one_blas_thread():
-        starts = range(0, n_queries, _QUERIES)
-        for part in threaded_map(search.visit, starts, n_threads()):
-            found.append(part)
-            done = min(n_queries, len(found) * _QUERIES)
-            tell(Walk(done * n_rows, n_queries * n_rows, "neighbours"))
-    return _joined(found, search, metric, n_queries)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Part:
-    """What was found for one block of queries."""
-
-    hits: dict[int, NDArray[np.int64]]
-    distorted: Indices
-    distortions: Array
+        for block, result in zip(
+            blocks, threaded_map(visit, blocks, n_threads()), strict=True
+        ):
+            found.append(result)
+            tell(Walk(block.stop * n_rows, n_queries * n_rows, name))
+    return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -203,26 +212,6 @@ class _Ordered:
     n_nearer: Indices
 
 
-def _joined(
-    parts: Sequence[_Part], search: _Search, metric: Metric, n_queries: int
-) -> Neighbors:
-    """Return the results of all blocks as one."""
-    hits = {k: np.concatenate([part.hits[k] for part in parts]) for k in parts[0].hits}
-    pairs = np.concatenate([part.distorted for part in parts])
-    losses = np.concatenate([part.distortions for part in parts])
-    worst = np.lexsort((pairs[:, 1], pairs[:, 0], -losses))[: search.n_worst]
-    return Neighbors(
-        metric=metric,
-        n_queries=n_queries,
-        recall={k: float(hits[k].sum()) / (k * n_queries) for k in search.ks},
-        hits={k: hits[k] for k in search.ks},
-        nearest_changed=1.0 - float(hits[1].sum()) / n_queries,
-        distorted=pairs[worst],
-        distortions=losses[worst],
-        is_own=search.is_own,
-    )
-
-
 class _Search:
     """The search for nearest rows, one block of queries after another."""
 
@@ -232,22 +221,21 @@ class _Search:
         after: Nearness,
         components: Array,
         ks: tuple[int, ...],
-        *,
-        is_own: bool,
         n_worst: int,
     ) -> None:
         self.before, self.after, self.components = before, after, components
-        self.ks, self.is_own, self.n_worst = ks, is_own, n_worst
+        self.ks, self.n_worst = ks, n_worst
         self.first_copy = first_copies(before.rows)
         self.settlers = [
             Settler(side.rows, side.queries, side.metric, side.linear)
             for side in (before, after)
         ]
 
-    def visit(self, start: int) -> _Part:
+    def visit(
+        self, queries: slice
+    ) -> tuple[dict[int, NDArray[np.int64]], Indices, Array]:
         """Return hits and distorted neighbours of one block of queries."""
-        stop = min(start + _QUERIES, int(self.before.fast_queries.shape[0]))
-        queries, most = slice(start, stop), self.ks[-1]
+        most = self.ks[-1]
         true, found = (self._ordered(s, queries) for s in (self.before, self.after))
         # A row counts as one of the k nearest if fewer than k are nearer.
         order = np.argsort(true.codes)
@@ -256,8 +244,8 @@ class _Search:
         is_known = true.codes[at] == found.codes[found.place < most]
         nearer = np.where(is_known, true.n_nearer[at], most).reshape(-1, most)
         hits = {k: (nearer[:, :k] < k).sum(axis=1) for k in {1, *self.ks}}
-        numbers = np.repeat(np.arange(start, stop), most)
-        return _Part(hits, *self._distorted(numbers, true.rows[true.place < most]))
+        numbers = np.repeat(np.arange(queries.start, queries.stop), most)
+        return hits, *self._distorted(numbers, true.rows[true.place < most])
 
     def _distorted(self, queries: Indices, rows: Indices) -> tuple[Indices, Array]:
         """Return the neighbours that lose most of their squared distance."""
@@ -281,7 +269,7 @@ class _Search:
         Rows that float32 leaves open are measured in float64, and those that this
         leaves open in whole numbers.
         """
-        leave_out = without_own if self.is_own else with_all
+        leave_out = without_own if side.queries is None else with_all
         query, row, near = candidates(side, queries, self.ks[-1], leave_out=leave_out)
         margins, start = side.margins(queries)[query], queries.start
         # A value that says nothing is NaN.

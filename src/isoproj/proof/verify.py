@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -34,8 +34,8 @@ from isoproj.proof.confidence import (
     seed_of,
     share_of,
 )
-from isoproj.proof.file import naming_fault
-from isoproj.proof.hull import HullProof, hull_bound
+from isoproj.proof.file import EXCLUSION, GUARANTEE, HULL, PREFIX, naming_fault
+from isoproj.proof.hull import hull_bound
 
 # Another machine may round differently, by far less than this.
 _TOLERANCE = 1e-9
@@ -44,23 +44,11 @@ _MOST_WORST = 1000
 # A fresh sample that is rarer than this under the stated share contradicts it.
 _RARE = 1e-9
 # What a prefix states for itself; everything else is the same for all rows.
-_OF_PREFIX = {
-    "components",
-    "weighted_pairs",
-    "weights",
-    "distortion",
-    "lower_bound",
-    "worst_pairs",
-    "worst_distortions",
-    "sampled_share",
-    "guarantee",
-    "exclusion",
-    "hull",
-    "prefixes",
-}
+_OF_PREFIX = {*PREFIX.entries, *PREFIX.arrays, "components", "prefixes"}
+_OF_PREFIX |= {layout.name for layout in (GUARANTEE, EXCLUSION, HULL)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class CheckedClaim:
     """One claim of a certificate, as stated and as recomputed, both in words.
 
@@ -70,6 +58,7 @@ class CheckedClaim:
     name: str
     stated: str
     found: str
+    _: KW_ONLY
     holds: bool
     over: str = ""
 
@@ -127,14 +116,13 @@ def check_claims(
             rows, certificate.pairs, rotate=False, storage=storage
         )
     except ValueError as error:
-        none = CheckedClaim(
-            name="pairs that count",
-            stated=f"{certificate.n_pairs:,}",
-            found=str(error),
-            holds=False,
-        )
+        stated = f"{certificate.n_pairs:,}"
+        none = CheckedClaim("pairs that count", stated, str(error), holds=False)
         return (*claims, none)
-    claims.append(_count_claim(certificate, pairs))
+    stated, found = _counts(certificate), _counts(pairs)
+    claims.append(
+        CheckedClaim("pairs that count", stated, found, holds=stated == found)
+    )
     claims += _pair_claims(certificate, points, pairs, scan=scan)
     for prefix in certificate.prefixes:
         claims += _prefix_claims(certificate, prefix, points, pairs, scan=scan)
@@ -146,11 +134,6 @@ def check_claims(
     return tuple(claims)
 
 
-def _of_prefix(prefix: Certificate, name: str) -> str:
-    """Return the name of a claim about the first rows of a nested projection."""
-    return f"first {prefix.n_components}: {name}"
-
-
 def _prefix_claims(
     whole: Certificate,
     prefix: Certificate,
@@ -159,34 +142,23 @@ def _prefix_claims(
     *,
     scan: bool,
 ) -> list[CheckedClaim]:
-    """Recompute all claims about the first rows of a nested projection."""
-    first = _prefix_claim(whole, prefix)
-    if not first.holds:
-        return [first]
-    claims = _pair_claims(prefix, points, pairs, scan=scan)
-    return [first, *(replace(c, name=_of_prefix(prefix, c.name)) for c in claims)]
-
-
-def _prefix_claim(whole: Certificate, prefix: Certificate) -> CheckedClaim:
-    """Check that a prefix is the first rows of a projection, on the same data."""
-    stated = {entry.name: getattr(prefix, entry.name) for entry in fields(prefix)}
-    shared = set(stated) - _OF_PREFIX
+    """Check that a prefix is the first rows, and recompute all claims about them."""
+    k = prefix.n_components
     other = [
         name
-        for name in sorted(shared)
-        if not np.array_equal(stated[name], getattr(whole, name))
+        for name in sorted({entry.name for entry in fields(prefix)} - _OF_PREFIX)
+        if not np.array_equal(getattr(prefix, name), getattr(whole, name))
     ]
-    k = prefix.n_components
     if not np.array_equal(prefix.components, whole.components[:k]):
         other.append("components")
     if not 0 < k < whole.n_components or prefix.prefixes:
         other.append("prefixes")
-    return CheckedClaim(
-        name=_of_prefix(prefix, "rows"),
-        stated=f"the first {k} of {whole.n_components}",
-        found=f"other {', '.join(other)}" if other else "the same",
-        holds=not other,
-    )
+    found = f"other {', '.join(other)}" if other else "the same"
+    stated = f"the first {k} of {whole.n_components}"
+    claims = [CheckedClaim("rows", stated, found, holds=not other)]
+    if not other:
+        claims += _pair_claims(prefix, points, pairs, scan=scan)
+    return [replace(c, name=f"first {k}: {c.name}") for c in claims]
 
 
 def _names_claims(
@@ -200,13 +172,9 @@ def _names_claims(
     pairs = list(zip(map(str, stated), map(str, names), strict=False))
     other = [pair for pair in pairs if pair[0] != pair[1]]
     shown = other[0] if other else pairs[0]
+    holds = not other and len(stated) == len(names)
     return [
-        CheckedClaim(
-            name="names of the features",
-            stated=repr(shown[0]),
-            found=repr(shown[1]),
-            holds=not other and len(stated) == len(names),
-        )
+        CheckedClaim("names of the features", *map(repr, shown), holds=holds),
     ]
 
 
@@ -292,45 +260,28 @@ def verify(
 
 def _shape_claim(certificate: Certificate, rows: Rows) -> CheckedClaim:
     """Compare the shapes of data and components with those stated."""
-    stated = (certificate.n_points, certificate.n_features)
+    n, d = certificate.n_points, certificate.n_features
+    k, width = certificate.components.shape
     return CheckedClaim(
-        name="shape of the data",
-        stated=f"{stated[0]} x {stated[1]}",
-        found=f"{rows.shape[0]} x {rows.shape[1]}",
-        holds=stated == tuple(rows.shape)
-        and certificate.components.shape[1] == rows.shape[1]
-        and certificate.components.shape[0] > 0,
+        "shape of the data",
+        f"{n} x {d}",
+        f"{rows.shape[0]} x {rows.shape[1]}",
+        holds=(n, d) == tuple(rows.shape) and width == d and k > 0,
     )
 
 
-def _count_claim(certificate: Certificate, pairs: PairSet) -> CheckedClaim:
-    """Compare the numbers of pairs with those stated."""
-    stated = [certificate.n_pairs, certificate.n_close, certificate.n_identical]
-    found = [pairs.n_pairs, pairs.n_close, pairs.n_identical]
-    return CheckedClaim(
-        name="pairs that count",
-        stated=_counts(*stated),
-        found=_counts(*found),
-        holds=stated == found,
-    )
-
-
-def _counts(n_pairs: int, n_close: int, n_identical: int) -> str:
+def _counts(pairs: Certificate | PairSet) -> str:
     """Return the numbers of pairs in words."""
-    text = f"{n_pairs:,}"
-    text += f", {n_close:,} too close" if n_close else ""
-    return text + (f", {n_identical:,} identical" if n_identical else "")
+    text = f"{pairs.n_pairs:,}"
+    text += f", {pairs.n_close:,} too close" if pairs.n_close else ""
+    return text + (f", {pairs.n_identical:,} identical" if pairs.n_identical else "")
 
 
 def _fingerprint_claim(certificate: Certificate, rows: Rows) -> CheckedClaim:
     """Compare the fingerprint of the data with the one stated."""
-    found = data_fingerprint(rows)
-    return CheckedClaim(
-        name="fingerprint of the data",
-        stated=certificate.fingerprint[:12],
-        found=found[:12],
-        holds=certificate.fingerprint == found,
-    )
+    stated, found = certificate.fingerprint, data_fingerprint(rows)
+    name = "fingerprint of the data"
+    return CheckedClaim(name, stated[:12], found[:12], holds=stated == found)
 
 
 def _orthonormal_claim(certificate: Certificate) -> CheckedClaim:
@@ -345,9 +296,9 @@ def _orthonormal_claim(certificate: Certificate) -> CheckedClaim:
     allowed = 1e-10 if certificate.components.dtype == np.float64 else 1e-5
     rounding = 64.0 * EPS * sum(exact.shape)
     return CheckedClaim(
-        name="orthonormal rows",
-        stated=f"off by at most {allowed:.0e}",
-        found=f"off by {error:.1e}",
+        "orthonormal rows",
+        f"off by at most {allowed:.0e}",
+        f"off by {error:.1e}",
         holds=error <= allowed and stretch <= rounding,
     )
 
@@ -361,20 +312,20 @@ def _distortion_claims(
     n_worst = max(1, n_stated) if n_stated <= _MOST_WORST else 1
     summary = find_worst(points, pairs, exact, n_worst=n_worst)
     distortion = rounded_up(summary, *exact.shape)
-    too_many = f"{n_stated:,} pairs where at most {_MOST_WORST:,} are listed"
+    listed = _listing(summary.worst_pairs)
+    if n_stated > _MOST_WORST:
+        listed = f"{n_stated:,} pairs where at most {_MOST_WORST:,} are listed"
     return [
         CheckedClaim(
-            name="distortion",
-            stated=f"{certificate.distortion:.9f}",
-            found=f"{distortion:.9f}",
+            "distortion",
+            f"{certificate.distortion:.9f}",
+            f"{distortion:.9f}",
             holds=abs(certificate.distortion - distortion) <= _TOLERANCE,
         ),
         CheckedClaim(
-            name="worst pairs",
-            stated=_listing(certificate.worst_pairs),
-            found=_listing(summary.worst_pairs)
-            if n_stated <= _MOST_WORST
-            else too_many,
+            "worst pairs",
+            _listing(certificate.worst_pairs),
+            listed,
             holds=_are_worst(certificate, points, pairs, summary),
         ),
     ]
@@ -421,9 +372,9 @@ def _sampled_claims(certificate: Certificate, points: Points) -> list[CheckedCla
     over = f"{losses.size:,} draws from {total:,} pairs"
     claims = [
         CheckedClaim(
-            name="share of all pairs above (sampled)",
-            stated=shown,
-            found=f"at most {found:.3e}",
+            "share of all pairs above (sampled)",
+            shown,
+            f"at most {found:.3e}",
             holds=is_made
             and least * (1.0 - 1e-6) <= (stated or 0.0) <= most * (1.0 + 1e-6),
             over=f"{over} that data and map decide",
@@ -437,9 +388,9 @@ def _sampled_claims(certificate: Certificate, points: Points) -> list[CheckedCla
         chance = chance_of_more(n_above, fresh.size, stated or 0.0)
         claims.append(
             CheckedClaim(
-                name="share of all pairs above (sampled anew)",
-                stated=shown,
-                found=f"at most {share_of(fresh, distortion):.3e}",
+                "share of all pairs above (sampled anew)",
+                shown,
+                f"at most {share_of(fresh, distortion):.3e}",
                 holds=chance >= _RARE,
                 over=f"{over}, made for this check",
             )
@@ -455,12 +406,7 @@ def _spectral_claim(
     stated = certificate.spectral_ratio or math.nan
     found = spectral_ratio(points, pairs, certificate.n_components)
     holds = math.isfinite(found) and abs(stated - found) <= _TOLERANCE * found
-    return CheckedClaim(
-        name="spectral ratio",
-        stated=f"{stated:.9f}",
-        found=f"{found:.9f}",
-        holds=holds,
-    )
+    return CheckedClaim("spectral ratio", f"{stated:.9f}", f"{found:.9f}", holds=holds)
 
 
 def _listing(pairs: Indices) -> str:
@@ -471,40 +417,34 @@ def _listing(pairs: Indices) -> str:
 def _lower_bound_claim(
     certificate: Certificate, points: Points, counting: PairSet
 ) -> CheckedClaim:
-    """Compute the lower bound from the dual weights again."""
-    stated = f"{certificate.lower_bound:.9f}"
+    """Compute the lower bound from its proof again."""
+    lower = certificate.lower_bound
+    found, fault = _proved_bound(certificate, counting, points)
+    if fault:
+        return CheckedClaim("lower bound", f"{lower:.9f}", fault, holds=False)
+    crossing = lower > certificate.distortion
+    return CheckedClaim(
+        "lower bound",
+        f"{lower:.9f}{', above the distortion' if crossing else ''}",
+        f"{found:.9f}",
+        holds=abs(lower - found) <= _TOLERANCE and not crossing,
+    )
+
+
+def _proved_bound(
+    certificate: Certificate, counting: PairSet, points: Points
+) -> tuple[float, str]:
+    """Return the bound of weights and hull, and why they prove none, or ""."""
     pairs, weights = certificate.weighted_pairs, certificate.weights
     fault = weights_fault(counting, pairs, weights, points)
     if not fault and abs(math.fsum(weights) - 1.0) > _TOLERANCE:
         fault = f"weights that sum to {math.fsum(weights):.9f}"
     if fault:
-        return CheckedClaim(name="lower bound", stated=stated, found=fault, holds=False)
-    found = lower_bound(
-        points,
-        certificate.weighted_pairs,
-        certificate.weights,
-        certificate.n_components,
-    )
-    if certificate.hull is not None:
-        hull, fault = _hull_bound(certificate, certificate.hull, counting, points)
-        if fault:
-            return CheckedClaim(
-                name="lower bound", stated=stated, found=fault, holds=False
-            )
-        found = max(found, hull)
-    crossing = certificate.lower_bound > certificate.distortion
-    return CheckedClaim(
-        name="lower bound",
-        stated=f"{stated}, above the distortion" if crossing else stated,
-        found=f"{found:.9f}",
-        holds=abs(certificate.lower_bound - found) <= _TOLERANCE and not crossing,
-    )
-
-
-def _hull_bound(
-    certificate: Certificate, hull: HullProof, counting: PairSet, points: Points
-) -> tuple[float, str]:
-    """Compute the bound of the hull again, and return why it proves none, or ""."""
+        return 0.0, fault
+    bound = lower_bound(points, pairs, weights, certificate.n_components)
+    hull = certificate.hull
+    if hull is None:
+        return bound, ""
     axes, pairs = hull.hull_axes, hull.hull_pairs
     if axes.shape != (certificate.n_components + 1, certificate.n_features):
         return 0.0, "a subspace of another number of dimensions"
@@ -514,28 +454,24 @@ def _hull_bound(
     found = hull_bound(points, axes, pairs)
     if not abs(found - hull.bound) <= _TOLERANCE:
         return 0.0, f"a hull that proves {found:.9f}"
-    return found, ""
+    return max(bound, found), ""
 
 
 def _exclusion_claim(
     exclusion: Exclusion, points: Points, counting: PairSet
 ) -> CheckedClaim:
     """Check that the weights exclude the stated number of dimensions."""
-    name = "too few dimensions"
-    stated = f"{exclusion.n_components} for {exclusion.cap:.9f}"
+    name, k = "too few dimensions", exclusion.n_components
+    stated = f"{k} for {exclusion.cap:.9f}"
     pairs, weights = exclusion.excluding_pairs, exclusion.excluding_weights
     fault = weights_fault(counting, pairs, weights, points)
-    if not fault and exclusion.n_components < 1:
+    if not fault and k < 1:
         fault = "no dimensions"
     if fault:
-        return CheckedClaim(name=name, stated=stated, found=fault, holds=False)
-    found = lower_bound(points, pairs, weights, exclusion.n_components)
-    return CheckedClaim(
-        name=name,
-        stated=stated,
-        found=f"every projection to {exclusion.n_components} loses {found:.9f} or more",
-        holds=found > exclusion.cap,
-    )
+        return CheckedClaim(name, stated, fault, holds=False)
+    bound = lower_bound(points, pairs, weights, k)
+    found = f"every projection to {k} loses {bound:.9f} or more"
+    return CheckedClaim(name, stated, found, holds=bound > exclusion.cap)
 
 
 def _guarantee_claims(
@@ -543,29 +479,23 @@ def _guarantee_claims(
 ) -> list[CheckedClaim]:
     """Check the cap, and compute the share kept and its bound again."""
     cap = CheckedClaim(
-        name="cap on every pair",
-        stated=f"{guarantee.cap:.9f}",
-        found=f"{certificate.distortion:.9f}",
+        "cap on every pair",
+        f"{guarantee.cap:.9f}",
+        f"{certificate.distortion:.9f}",
         # No pair loses more than its whole length.
         holds=certificate.distortion <= guarantee.cap <= 1.0,
     )
     stated = f"{guarantee.kept:.9f}, at most {guarantee.kept_bound:.9f}"
     what = f"{guarantee.objective.value} kept"
-    fault = weights_fault(pairs, guarantee.capped_pairs, guarantee.multipliers, points)
+    proof = guarantee.capped_pairs, guarantee.multipliers
+    fault = weights_fault(pairs, *proof, points)
     if fault and guarantee.multipliers.size:
-        return [cap, CheckedClaim(name=what, stated=stated, found=fault, holds=False)]
+        return [cap, CheckedClaim(what, stated, fault, holds=False)]
     found = certify_guarantee(
-        points,
-        pairs,
-        certificate,
-        guarantee.objective,
-        guarantee.cap,
-        guarantee.capped_pairs,
-        guarantee.multipliers,
-    ).guarantee
-    assert found is not None
+        points, pairs, certificate, guarantee.objective, guarantee.cap, *proof
+    )
     holds = abs(found.kept - guarantee.kept) <= _TOLERANCE
     holds &= abs(found.kept_bound - guarantee.kept_bound) <= _TOLERANCE
     holds &= guarantee.kept <= guarantee.kept_bound
     text = f"{found.kept:.9f}, at most {found.kept_bound:.9f}"
-    return [cap, CheckedClaim(name=what, stated=stated, found=text, holds=holds)]
+    return [cap, CheckedClaim(what, stated, text, holds=holds)]

@@ -14,8 +14,8 @@ from isoproj.numerics.shown import Shown
 from isoproj.numerics.spectral import Indices
 from isoproj.numerics.storage import Storage
 from isoproj.pairs.nearness import Nearness
+from isoproj.proof.recall import walked
 from isoproj.search.plan import proved_distortion
-from isoproj.search.ranks import walked
 
 _COLUMNS = 8192
 # Room for the rounding of a bound on squared distances in float64.

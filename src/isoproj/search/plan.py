@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from isoproj.numerics.arrays import Rows, check_points, is_number, is_whole
 from isoproj.numerics.maps import LinearMap, Orientation, linear_map
-from isoproj.numerics.rounding import at_most
+from isoproj.numerics.rounding import at_least, at_most, trimmed
 from isoproj.numerics.shown import Table, Tabular
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.storage import Storage
@@ -105,6 +105,10 @@ class SearchPlan(Tabular):
         if ranks is None:
             return None
         return np.maximum(ranks[:, self.n_needed - 1], self.n_neighbors)
+
+    @property
+    def _level(self) -> str:
+        return f"{trimmed(at_least(100.0 * self.confidence))} %"
 
     @property
     def every_row(self) -> int | None:
@@ -210,7 +214,7 @@ class SearchPlan(Tabular):
         if self.query_candidates is not None:
             lines.append(
                 f"Fetch {self.new_query:,}: then a new query has {share} neighbours"
-                f" among them with probability at least {100 * self.confidence:g} %, "
+                f" among them with probability at least {self._level}, "
                 f"if it is drawn like these {self.query_candidates.size:,} queries."
             )
         found = zip(
@@ -235,7 +239,7 @@ class SearchPlan(Tabular):
     def _table(self) -> Table:
         """Return the numbers, which notebooks show."""
         found = self.recall(self.n_neighbors)
-        level = f"a new query, {100 * self.confidence:g} %"
+        level = f"a new query, {self._level}"
         told = (
             ("every stored row", self.every_row, self.row_candidates, found.rows),
             (level, self.new_query, self.query_candidates, found.queries),
@@ -283,7 +287,7 @@ class Question:
             raise ValueError(msg)
         self.n_neighbors, self.metric, self.stored = int(n_neighbors), metric, stored
         self.first = first_copies(self.rows)
-        self._known: dict[bool, dict[str, Needed]] = {}
+        self._known: dict[tuple[str, bool], Needed] = {}
 
     def plan(
         self,
@@ -299,7 +303,13 @@ class Question:
         score = self.metric if score is None else score
         check_metric(score, "score")
         _check_share(share)
-        self._check_confidence(confidence)
+        fewest = fewest_points(confidence)
+        if self.queries is not None and self.queries.shape[0] < fewest:
+            msg = (
+                f"queries must number at least {fewest} for confidence {confidence:g}; "
+                f"got {self.queries.shape[0]}. Pass more, or ask for less confidence."
+            )
+            raise ValueError(msg)
         if (map is None) == (reduced is None):
             msg = "search_plan needs a map or reduced=(Z, ZQ), not both. Pass one."
             raise ValueError(msg)
@@ -328,16 +338,6 @@ class Question:
             query_ranks=ranks.get("queries"),
             ratio=ratio,
         )
-
-    def _check_confidence(self, confidence: float) -> None:
-        """Raise ValueError if the queries are too few for the confidence."""
-        fewest = fewest_points(confidence)
-        if self.queries is not None and self.queries.shape[0] < fewest:
-            msg = (
-                f"queries must number at least {fewest} for confidence {confidence:g}; "
-                f"got {self.queries.shape[0]}. Pass more, or ask for less confidence."
-            )
-            raise ValueError(msg)
 
     def _checked(
         self, reduced: ArrayLike | Sequence[ArrayLike | None]
@@ -375,14 +375,15 @@ class Question:
     ) -> dict[str, Ranks]:
         """Return the ranks of rows and queries, as many of both as were asked for."""
         numbers, places, counts = self._distinct(rows)
+        names = ["rows"] * self.stored + ["queries"] * (queries is not None)
         ranks = {}
-        for name, needed in self._needed(numbers, counts).items():
+        for name in names:
             asked = queries if name == "queries" else None
             side = Nearness.of(
                 rows, asked, score, linear=linear, numbers=numbers, storage=self.storage
             )
-            found = ranks_of(side, needed)
-            ranks[name] = found[places] if needed.is_own else found
+            found = ranks_of(side, self._needed(name, numbers, counts))
+            ranks[name] = found[places] if asked is None else found
         return ranks
 
     def _distinct(self, reduced: Rows) -> tuple[Indices | None, Any, Ranks]:
@@ -395,26 +396,15 @@ class Question:
         )
         return numbers, places, counts
 
-    def _needed(self, numbers: Indices | None, counts: Ranks) -> dict[str, Needed]:
-        """Return the needed rows of stored rows and of queries; found once."""
-        key = numbers is None
+    def _needed(self, name: str, numbers: Indices | None, counts: Ranks) -> Needed:
+        """Return the needed rows of stored rows or of queries; found once."""
+        key = name, numbers is None
         if key not in self._known:
-            self._known[key] = {
-                name: needed_rows(
-                    Nearness.of(
-                        self.rows,
-                        asked,
-                        self.metric,
-                        numbers=numbers,
-                        storage=self.storage,
-                    ),
-                    self.n_neighbors,
-                    counts,
-                    is_own=asked is None,
-                )
-                for name, asked in (("rows", None), ("queries", self.queries))
-                if (asked is not None if name == "queries" else self.stored)
-            }
+            asked = self.queries if name == "queries" else None
+            side = Nearness.of(
+                self.rows, asked, self.metric, numbers=numbers, storage=self.storage
+            )
+            self._known[key] = needed_rows(side, self.n_neighbors, counts)
         return self._known[key]
 
     def _ratio(self, model: Any, score: Metric) -> float | None:  # noqa: ANN401

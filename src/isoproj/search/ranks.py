@@ -15,24 +15,20 @@ nearer than any other.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isoproj.numerics.progress import Walk, tell
 from isoproj.numerics.spectral import Array, Indices
-from isoproj.numerics.threads import n_threads, one_blas_thread, threaded_map
 from isoproj.pairs.nearness import Nearness, candidates, with_all, without_own
+from isoproj.proof.recall import walked
 
-# Queries and rows of a block.
-_QUERIES = 512
+# Rows of a block.
 _ROWS = 8192
 # Entries of a block that are compared with all ranks at a time.
 _COMPARED = 2**17
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,7 +40,6 @@ class Needed:
     """
 
     k: int
-    is_own: bool
     starts: Indices
     rows: Indices
     spare: NDArray[np.int64]
@@ -52,15 +47,13 @@ class Needed:
     counts: NDArray[np.int64]
 
 
-def needed_rows(
-    side: Nearness, k: int, counts: NDArray[np.int64], *, is_own: bool
-) -> Needed:
+def needed_rows(side: Nearness, k: int, counts: NDArray[np.int64]) -> Needed:
     """Return the rows that every query needs for its ``k`` nearest.
 
-    With ``is_own`` the queries are the rows themselves; a row is not its own neighbour,
-    but its copies are.
+    Where the queries are the rows themselves, a row is not its own neighbour, but its
+    copies are.
     """
-    n_queries = int(side.fast_queries.shape[0])
+    n_queries, is_own = int(side.fast_queries.shape[0]), side.queries is None
 
     def leave_out(values: NDArray[Any], queries: slice, rows: slice) -> None:
         own = np.arange(max(queries.start, rows.start), min(queries.stop, rows.stop))
@@ -91,7 +84,7 @@ def needed_rows(
         np.concatenate(part) for part in zip(*parts, strict=True)
     )
     starts = np.concatenate([[0], np.cumsum(sizes)])
-    return Needed(k, is_own, starts, rows, spare, is_last, counts)
+    return Needed(k, starts, rows, spare, is_last, counts)
 
 
 def ranks_of(side: Nearness, needed: Needed) -> NDArray[np.int64]:
@@ -103,31 +96,13 @@ def ranks_of(side: Nearness, needed: Needed) -> NDArray[np.int64]:
     return np.concatenate(walked(count.visit, needed.spare.size, side.n_rows))
 
 
-def walked(
-    visit: Callable[[slice], Result], n_queries: int, n_rows: int
-) -> list[Result]:
-    """Return what is found for every block of queries; tell how far the walk is."""
-    blocks = [
-        slice(start, min(start + _QUERIES, n_queries))
-        for start in range(0, n_queries, _QUERIES)
-    ]
-    found = []
-    tell(Walk(0, n_queries * n_rows))
-    with one_blas_thread():
-        for block, result in zip(
-            blocks, threaded_map(visit, blocks, n_threads()), strict=True
-        ):
-            found.append(result)
-            tell(Walk(block.stop * n_rows, n_queries * n_rows))
-    return found
-
-
 class _Count:
     """Counts the rows that are at most as far as a needed one, after the reduction."""
 
     def __init__(self, side: Nearness, needed: Needed) -> None:
         self.side, self.needed = side, needed
         self.has_copies = bool((needed.counts > 1).any())
+        self.is_own = side.queries is None
 
     def visit(self, queries: slice) -> NDArray[np.int64]:
         """Return the ranks of one block of queries."""
@@ -137,7 +112,7 @@ class _Count:
         for first in range(0, self.side.n_rows, _ROWS):
             rows = slice(first, min(first + _ROWS, self.side.n_rows))
             values = self.side.values(queries, rows)
-            if self.needed.is_own:
+            if self.is_own:
                 without_own(values, queries, rows)
             highest = (bars.max(axis=1) + wide).astype(values.dtype)
             highest = np.nextafter(highest, np.inf, dtype=values.dtype)
@@ -148,7 +123,7 @@ class _Count:
                 kept = near != np.inf
                 at, row, near = at[kept], row[kept] + first, near[kept]
                 self._add(ranks, queries, at, row, near, (bars, limits, wide))
-        if self.needed.is_own and self.has_copies:
+        if self.is_own and self.has_copies:
             own = np.arange(queries.start, queries.stop)
             low = self._low(own, own)[:, None]
             ranks += (low <= limits) * (self.needed.counts[own] - 1)[:, None]
@@ -168,7 +143,7 @@ class _Count:
         values, tolerances = self.side.exact(query, row)
         limits, fast = values + tolerances, self.side.fast_values(query, row)
         spare = np.where(is_last, needed.spare[query], 0)
-        n_copies = needed.counts[row] - (needed.is_own & (row == query)) - spare
+        n_copies = needed.counts[row] - (self.is_own & (row == query)) - spare
         # A row stands for its copies; of more than k places the last k count.
         repeated = np.repeat(np.arange(row.size), np.minimum(n_copies, k))
         order = repeated[np.lexsort((-limits[repeated], query[repeated]))]
