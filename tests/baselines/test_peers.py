@@ -31,8 +31,9 @@ from isoproj.baselines.numax import soft_threshold
 from isoproj.baselines.secant_avoidance import turn_towards
 from isoproj.comparison.referee import score_map
 from isoproj.pairs.directions import quadratic_values
-from isoproj.pairs.oracle import PairSearch, SearchSettings
+from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.rule import prepare_pairs
+from isoproj.pairs.settings import PairSettings
 from isoproj.solvers.api import Status
 from paper.datasets import load, sample
 
@@ -362,7 +363,7 @@ def test_blocks_find_the_same_extremes_as_one_table(labelled):
         pairs,
         memory_limit=0.0,
         labels=labels,
-        settings=SearchSettings(block_rows=6),
+        settings=PairSettings(block_rows=6),
     )
     blocks = walked.extremes(factor, n_low=20, n_high=20)
     np.testing.assert_array_equal(blocks.low_pairs, table.low_pairs)

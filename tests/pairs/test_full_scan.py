@@ -12,9 +12,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from isoproj import audit
 from isoproj.numerics.progress import Walk, watching
-from isoproj.pairs.full_scan import ScanSettings, summarise
+from isoproj.pairs.full_scan import summarise
 from isoproj.pairs.losses import N_BINS
 from isoproj.pairs.rule import prepare_pairs
+from isoproj.pairs.settings import PairSettings
 
 
 def clusters():
@@ -68,8 +69,8 @@ MAPS = {
 }
 
 
-FLOAT64 = ScanSettings()
-FLOAT32 = ScanSettings(most_float64=0)
+FLOAT64 = PairSettings()
+FLOAT32 = PairSettings(few_pairs=0)
 
 
 @pytest.fixture(params=[FLOAT64, FLOAT32], ids=["float64", "float32"])

@@ -6,8 +6,9 @@ from geometry import cloud, every_pair, random_basis
 from numpy.testing import assert_allclose, assert_array_equal
 
 from isoproj.pairs.directions import Secants
-from isoproj.pairs.oracle import PairSearch, SearchSettings
+from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.rule import PairKind, PairSet, prepare_pairs
+from isoproj.pairs.settings import PairSettings
 
 
 def retained_by_hand(rows, factor, pairs):
@@ -24,8 +25,8 @@ def searched(rows, pairs="all", **options):
     return PairSearch(points, selected, **options)
 
 
-SMALL_BLOCKS = SearchSettings(block_rows=16)
-FLOAT32 = SearchSettings(block_rows=16, most_float64=0)
+SMALL_BLOCKS = PairSettings(block_rows=16)
+FLOAT32 = PairSettings(block_rows=16, few_pairs=0)
 
 # Settings, and the accuracy of the shares they give.
 precision = pytest.mark.parametrize(

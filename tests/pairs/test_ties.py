@@ -7,10 +7,11 @@ import pytest
 
 from isoproj import audit
 from isoproj.pairs import full_scan, worst_pairs
-from isoproj.pairs.full_scan import ScanSettings, summarise
+from isoproj.pairs.full_scan import summarise
 from isoproj.pairs.losses import exact_losses
 from isoproj.pairs.rule import prepare_pairs
-from isoproj.pairs.worst_pairs import WorstPairsSettings, find_worst
+from isoproj.pairs.settings import PairSettings
+from isoproj.pairs.worst_pairs import find_worst
 
 N, D = 150, 24
 RNG = np.random.default_rng(0)
@@ -32,8 +33,8 @@ TIES = {
 }
 # Fits rotate the points; their maps stretch nothing.
 ROTATED = [case for case in TIES if case != "twice the identity"]
-SMALL = ScanSettings(block_rows=64, block_columns=96, n_settled=128)
-SINGLE = ScanSettings(block_rows=64, block_columns=96, n_settled=128, most_float64=0)
+SMALL = PairSettings(block_rows=64, block_columns=96, n_settled=128)
+SINGLE = PairSettings(block_rows=64, block_columns=96, n_settled=128, few_pairs=0)
 
 
 @pytest.fixture
@@ -81,8 +82,7 @@ def test_ties_are_found_by_number_and_most_pairs_are_not_measured(
 def test_the_sieve_finds_the_same_ties(measured, case):
     rows, linear = TIES[case]
     points, pairs = prepare_pairs(rows, rotate=True)
-    settings = WorstPairsSettings(fewest_pairs=0, scan=SINGLE)
-    found = find_worst(points, pairs, linear, n_worst=5, settings=settings)
+    found = find_worst(points, pairs, linear, n_worst=5, settings=SINGLE)
     expected, losses = by_hand(rows, linear, 5)
     np.testing.assert_allclose(found.worst_losses, losses, atol=1e-12)
     if case != "all but a rounding":

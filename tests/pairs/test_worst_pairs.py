@@ -13,10 +13,11 @@ from test_full_scan import DATA, MAPS
 
 from isoproj import audit
 from isoproj.pairs.blocks import Workspace
-from isoproj.pairs.full_scan import ScanSettings, summarise
+from isoproj.pairs.full_scan import summarise
 from isoproj.pairs.rule import prepare_pairs
-from isoproj.pairs.screening import ScreenSettings, Sieve
-from isoproj.pairs.worst_pairs import Effort, WorstPairsSettings, find_worst
+from isoproj.pairs.screening import Sieve
+from isoproj.pairs.settings import PairSettings
+from isoproj.pairs.worst_pairs import Effort, find_worst
 
 
 @pytest.fixture(params=["narrow", "whole width"])
@@ -24,11 +25,13 @@ def screened(request):
     """Return settings that use a sieve however few pairs there are, in small blocks."""
     # Survivors that cost nothing make the narrowest product the best.
     cost = 0.0 if request.param == "narrow" else 1e9
-    screen = ScreenSettings(
-        block_rows=7, block_columns=11, widths=(1, 2), survivor_cost=cost
-    )
-    return WorstPairsSettings(
-        fewest_pairs=0, n_settled=5, n_waiting=40, n_opening=6, screen=screen
+    return PairSettings(
+        block_rows=7,
+        block_columns=11,
+        n_settled=5,
+        few_pairs=0,
+        widths=(1, 2),
+        survivor_cost=cost,
     )
 
 
@@ -254,7 +257,7 @@ def test_points_that_two_others_dwarf_are_not_ruled_out(power, screened):
     rows[1] = -rows[0]
     points, pairs = prepare_pairs(rows, rotate=False)
     found = find_worst(points, pairs, components, settings=screened)
-    float32 = ScanSettings(most_float64=0)
+    float32 = PairSettings(few_pairs=0)
     whole = summarise(points, pairs, components, settings=float32)
     expected = np.sort(brute_losses(rows, components)[1])[::-1][:10]
     assert_allclose(found.worst_losses, expected, atol=1e-13, rtol=0)

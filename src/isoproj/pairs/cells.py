@@ -35,10 +35,13 @@ from isoproj.pairs.blocks import Real, SquaredDistances
 from isoproj.pairs.points import Points
 from isoproj.pairs.rows import squared_lengths, times
 from isoproj.pairs.screening import spread_directions
+from isoproj.pairs.settings import USUAL, PairSettings
 
 # Rows of a product, and the share of the cells that are looked at first.
 _ROWS = 1024
 _SAMPLED = 16
+# Candidates for each pair that is wanted.
+_SPARE = 16
 # A sample estimates a level; this factor makes too few pairs below it unlikely.
 _MARGIN = 3.0
 # Fewest cells, and points of the sample that decides their middles, for each cell.
@@ -46,46 +49,15 @@ _FEWEST = 8
 _PER_CELL = 16
 
 
-@dataclass(frozen=True, slots=True)
-class CellSettings:
-    """Sizes of a search by cells.
-
-    Parameters
-    ----------
-    per_root : float
-        Cells for the square root of the number of points.
-    most_cells : int
-        Cells, at most.
-    n_met : float
-        Cells that a point meets, on average.
-    n_rounds : int
-        Times that the middles of the cells are moved, on a sample.
-    n_further : int
-        Directions besides those of the map in which pairs are measured.
-    n_spare : int
-        Candidates for each pair that is wanted.
-    """
-
-    per_root: float = 2.0
-    most_cells: int = 2000
-    n_met: float = 4.0
-    n_rounds: int = 2
-    n_further: int = 96
-    n_spare: int = 16
-
-
-_USUAL = CellSettings()
-
-
 def near_pairs(
-    points: Points, factor: Array, count: int, settings: CellSettings = _USUAL
+    points: Points, factor: Array, count: int, settings: PairSettings = USUAL
 ) -> Indices:
     """Return codes ``i * n_points + j`` of pairs that a map may keep little of.
 
     The map keeps ``|factor.T x|^2`` of direction ``x``. Among the pairs, a few times
     ``count``, are most of the ``count`` pairs that it keeps least of.
     """
-    count *= settings.n_spare
+    count *= _SPARE
     with one_blas_thread():
         cells = _Cells.of(points, factor, settings)
         level = cells.level()
@@ -130,14 +102,14 @@ class _Cells:
     members: Indices
     ends: Indices
     first_copy: Indices
-    settings: CellSettings
+    settings: PairSettings
 
     @staticmethod
-    def of(points: Points, factor: Array, settings: CellSettings) -> _Cells:
+    def of(points: Points, factor: Array, settings: PairSettings) -> _Cells:
         """Return cells of the images of some points."""
         coordinates = points.coordinates
         axes = orthonormal(factor)
-        further = spread_directions(coordinates, axes, settings.n_further)
+        further = spread_directions(coordinates, axes, max(settings.widths))
         directions = np.hstack([axes, further])
         lengths = _partly(points, directions)
         n_axes = axes.shape[1]
@@ -147,12 +119,12 @@ class _Cells:
         dropped = lengths.norms - squared_lengths(inside)
         dropped = np.maximum(dropped, lengths.error * lengths.norms.max())
         n_points = len(images)
-        count = int(settings.per_root * math.sqrt(n_points))
-        count = min(settings.most_cells, max(_FEWEST, count), n_points)
+        count = int(settings.cells_per_root * math.sqrt(n_points))
+        count = min(max(_FEWEST, count), n_points)
         order = np.random.default_rng(0).permutation(n_points)
         sample = images[order[: _PER_CELL * count]]
         middles = sample[:count]
-        for _ in range(settings.n_rounds):
+        for _ in range(2):
             middles, _ = _moved(sample, _nearest(sample, middles), middles)
         label = _nearest(images, middles)
         middles, sizes = _moved(images, label, middles)

@@ -13,6 +13,7 @@ from isoproj.numerics.threads import n_threads, one_blas_thread
 from isoproj.pairs.losses import exact_losses
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairSet
+from isoproj.pairs.settings import USUAL
 
 # Points on both sides of the block, and pairs of a list that are measured.
 _BLOCK = 1024
@@ -21,8 +22,6 @@ _LISTED = 512
 _FURTHER = 64
 _PASSES = 3.0
 _REPEATS = 3
-# Pairs up to which a scan looks at every pair.
-_FEW = 2_000_000
 
 
 def scan_seconds(
@@ -46,7 +45,7 @@ def all_pairs_seconds(
     n_points: int, n_dims: int, k: int, n_sieved: int, engine: Engine | None = None
 ) -> float:
     """Return about how long a walk over all pairs takes, a sieve where it pays."""
-    is_sieved = n_sieved > _FEW
+    is_sieved = n_sieved > USUAL.few_pairs
     width = k + (min(_FURTHER, n_dims) if is_sieved else n_dims)
     rows = np.full((_BLOCK, width), 0.5, np.float32)
 

@@ -31,6 +31,7 @@ from isoproj.pairs.losses import (
 )
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairSet
+from isoproj.pairs.settings import USUAL, PairSettings
 
 # Parts into which the square on the diagonal is cut.
 _DIAGONAL = 3
@@ -42,29 +43,6 @@ _MANY_CLOSE = 1.0 / 64.0
 LARGEST_FLOAT32_RATIO = 1e8
 
 
-@dataclass(frozen=True, slots=True)
-class ScanSettings:
-    """Sizes of a scan. They change its speed, never the worst pairs.
-
-    Parameters
-    ----------
-    block_rows, block_columns : int
-        Points in the rows and in the columns of a block.
-    n_settled : int
-        Pairs whose differences are formed at a time.
-    most_float64 : int
-        Number of pairs up to which blocks are float64; more pairs use float32.
-    """
-
-    block_rows: int = 768
-    block_columns: int = 2048
-    n_settled: int = 2048
-    most_float64: int = 2_000_000
-
-
-_USUAL = ScanSettings()
-
-
 def summarise(
     points: Points,
     pairs: PairSet,
@@ -72,7 +50,7 @@ def summarise(
     *,
     n_worst: int = 10,
     engine: Engine | None = None,
-    settings: ScanSettings = _USUAL,
+    settings: PairSettings = USUAL,
 ) -> PairSummary:
     """Return the exact worst pairs under a linear map and the spread of all pairs.
 
@@ -119,7 +97,7 @@ class _Sweep:
     n_worst: int
     is_dense: bool
     top: float
-    settings: ScanSettings
+    settings: PairSettings
 
     def tasks(self, points: Points) -> Sequence[int]:
         if not self.is_dense:
@@ -171,7 +149,7 @@ class _AllPairsScan:
         self.mapped = points.mapped(sweep.components)
         self.varying = points.varying_columns()
         is_wide = (
-            sweep.n_pairs <= self.settings.most_float64
+            sweep.n_pairs <= self.settings.few_pairs
             or sweep.top > LARGEST_FLOAT32_RATIO
             # Float32 cannot tell pairs apart that lose nearly the same.
             or unevenness(points, sweep.components) <= NEARLY_EVEN

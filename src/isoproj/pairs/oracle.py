@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,7 @@ from isoproj.pairs.moments import ListedPairsDual, summed_moment
 from isoproj.pairs.points import Points
 from isoproj.pairs.rows import times
 from isoproj.pairs.rule import PairSet
-from isoproj.pairs.screening import ScreenSettings
+from isoproj.pairs.settings import USUAL, PairSettings
 from isoproj.pairs.smoothed import SmoothedWorst
 
 # A sample estimates a level; this factor makes too few pairs below it unlikely.
@@ -50,40 +50,6 @@ _CACHED = 2**17
 # directions are multiplied at once otherwise.
 _PAIRS_PER_POINT = 4
 _CHUNK = 2048
-
-
-@dataclass(frozen=True, slots=True)
-class SearchSettings:
-    """Sizes of the oracle.
-
-    Parameters
-    ----------
-    block_rows : int
-        Points in the rows of a block.
-    most_float64 : int
-        Number of pairs up to which distances are float64; more pairs use float32.
-    n_sampled : int
-        Random pairs from which levels are estimated.
-    n_recent : int
-        Weak pairs of earlier searches that are remembered.
-    most_smoothed : int
-        Points, at most, whose pairs are smoothed all at once.
-    sampled_entries : int
-        Coordinates, at most, of the sample of points that stands for more.
-    screen : ScreenSettings
-        Sizes of the sieve.
-    """
-
-    block_rows: int = 512
-    most_float64: int = 2_000_000
-    n_sampled: int = 20_000
-    n_recent: int = 40_000
-    most_smoothed: int = 2_500
-    sampled_entries: int = 1_000_000
-    screen: ScreenSettings = field(default_factory=ScreenSettings)
-
-
-_USUAL = SearchSettings()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,9 +95,6 @@ class PairSearch:
     labels : ndarray of shape (n_points,) or None
         With labels, ``extremes`` looks only for pairs of different classes at the low
         end and only for pairs of one class at the high end.
-    around : PairSearch or None
-        A search of more pairs of the same points, whose sample of points is what
-        ``smoothed`` sees.
 
     Attributes
     ----------
@@ -151,10 +114,8 @@ class PairSearch:
         memory_limit: float = 2e9,
         engine: Engine | None = None,
         labels: NDArray[np.intp] | None = None,
-        around: PairSearch | None = None,
-        settings: SearchSettings = _USUAL,
+        settings: PairSettings = USUAL,
     ) -> None:
-        self._around = around
         self.points = points
         self.pairs = pairs
         self.labels = labels
@@ -186,46 +147,21 @@ class PairSearch:
         return self._table is not None and not self._table.is_kept
 
     @property
-    def is_sampled(self) -> bool:
-        """Whether ``smoothed`` sees only some of the points."""
-        if self._around is not None:
-            return self._around.is_sampled
+    def is_large(self) -> bool:
+        """Whether there are too many points to smooth all pairs at once."""
         return self.points.n_points > self.settings.most_smoothed
 
     @property
     def has_smoothed(self) -> bool:
         """Whether there are enough pairs, and of those that the points have."""
-        if self._around is not None:
-            return self._around.has_smoothed
         n_points = self.points.n_points
-        return n_points >= _TINY and self.n_pairs >= _SPARSE * n_points**2
+        is_dense = n_points >= _TINY and self.n_pairs >= _SPARSE * n_points**2
+        return is_dense and not self.is_large
 
     @functools.cached_property
     def smoothed(self) -> SmoothedWorst:
-        """The smoothed maximum over all pairs, or over those of a sample of points."""
-        if self._around is not None:
-            return self._around.smoothed
-        chosen = None
-        if self.is_sampled:
-            order = np.random.default_rng(0).permutation(self.points.n_points)
-            chosen = np.sort(order[: self._n_sampled_points])
-        return SmoothedWorst(self.points, self.pairs, chosen)
-
-    @property
-    def n_smoothed(self) -> int:
-        """Number of pairs that ``smoothed`` sees, about."""
-        if self._around is not None:
-            return self._around.n_smoothed
-        if not self.is_sampled:
-            return self.n_pairs
-        return min(self.n_pairs, self._n_sampled_points**2 // 2)
-
-    @property
-    def _n_sampled_points(self) -> int:
-        """Number of points in the sample that stands for more."""
-        entries = self.settings.sampled_entries
-        count = min(self.settings.most_smoothed, entries // self.n_dims)
-        return max(count, _TINY)
+        """The smoothed maximum over all pairs."""
+        return SmoothedWorst(self.points, self.pairs)
 
     def decode(self, codes: Indices) -> Indices:
         """Return point numbers, shape (m, 2), of pair codes."""
@@ -312,7 +248,7 @@ class PairSearch:
         """
         with one_blas_thread():
             mapped = times(self._rows, factor, self.points.storage)
-            if self.n_pairs > self.settings.most_float64:
+            if self.n_pairs > self.settings.few_pairs:
                 # Collecting millions of pairs to return thousands would cost more
                 # than the search itself.
                 level = min(level, self._sampled_level(mapped, most))
@@ -400,7 +336,7 @@ class PairSearch:
     def _singled_out(self, memory_limit: float) -> Indices:
         """Return the pairs to measure by differences; keep distances of the others."""
         listed, n_points = self.pairs.listed, self.points.n_points
-        is_small = self.n_pairs <= self.settings.most_float64
+        is_small = self.n_pairs <= self.settings.few_pairs
         dtype = np.dtype(np.float64 if is_small else np.float32)
         room = min(memory_limit, self.points.storage.room)
         has_room = n_points**2 // 2 * dtype.itemsize < room
@@ -451,7 +387,7 @@ class PairSearch:
             most=most,
             n_pairs=self.n_pairs,
             engine=self._engine,
-            settings=self.settings.screen,
+            settings=self.settings,
         )
         self._remember(codes)
         return codes, retained
@@ -459,8 +395,8 @@ class PairSearch:
     def _remember(self, codes: Indices) -> None:
         """Keep weak pairs, weakest first, together with those of earlier searches."""
         joined = distinct(codes, self.recent)
-        is_full = joined.size > self.settings.n_recent
-        self.recent = codes[: self.settings.n_recent] if is_full else joined
+        most = 2 * self.settings.n_sampled
+        self.recent = codes[:most] if joined.size > most else joined
 
     def _ends(self, stripe: Stripe, n_low: int, n_high: int) -> tuple[Indices, Indices]:
         """Return candidates of a stripe for either end, close pairs included."""

@@ -18,7 +18,8 @@ from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.blocks import Workspace, inverse_squares, squared_gaps
 from isoproj.pairs.points import Points
 from isoproj.pairs.rows import times
-from isoproj.pairs.screening import Screens, ScreenSettings, Sieve
+from isoproj.pairs.screening import Screens, Sieve
+from isoproj.pairs.settings import PairSettings
 
 # Stripes come in rounds: first every 32nd, then every 16th of the others, and so on.
 _ROUNDS = (32, 16, 8, 4, 2, 1)
@@ -38,7 +39,7 @@ def screened_weakest(
     most: int,
     n_pairs: int,
     engine: Engine,
-    settings: ScreenSettings,
+    settings: PairSettings,
 ) -> tuple[Indices, Array]:
     """Return codes and shares of the pairs that keep at most a level, at most ``most``.
 
@@ -85,7 +86,7 @@ class _WeakestSweep:
 
     factor: Array
     most: int
-    settings: ScreenSettings
+    settings: PairSettings
 
     def visitor(self, points: Points) -> Visitor[tuple[int, float], _Found]:
         coordinates = points.coordinates

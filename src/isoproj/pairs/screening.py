@@ -29,6 +29,7 @@ from isoproj.numerics.threads import for_each_chunk, n_threads, threaded_map
 from isoproj.pairs.blocks import Real, Workspace, product_error
 from isoproj.pairs.points import Points
 from isoproj.pairs.rows import squared_lengths, times
+from isoproj.pairs.settings import USUAL, PairSettings
 
 _CHUNK = 2048
 # Points that show in which directions the data spread.
@@ -44,29 +45,6 @@ _LEAN = 1e-13
 # rule out nothing.
 _FAINT = 1e-30
 _FAINT_LENGTH = 1e-150
-
-
-@dataclass(frozen=True, slots=True)
-class ScreenSettings:
-    """Sizes of a screen. They change its speed, never which pairs may survive.
-
-    Parameters
-    ----------
-    block_rows, block_columns : int
-        Points in the rows and in the columns of a block.
-    widths : tuple of int
-        Numbers of directions besides those of the map to choose from, ascending.
-    survivor_cost : float
-        Cost of bounding one survivor, in columns of the product for one pair.
-    """
-
-    block_rows: int = 1024
-    block_columns: int = 1024
-    widths: tuple[int, ...] = (8, 16, 32, 64, 96)
-    survivor_cost: float = 40_000.0
-
-
-_USUAL = ScreenSettings()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,14 +69,14 @@ class Sieve:
     haze: float
     sample: _Sample
     storage: Storage
-    settings: ScreenSettings
+    settings: PairSettings
 
     @staticmethod
     def of(
         coordinates: Array,
         linear: Array,
         storage: Storage | None = None,
-        settings: ScreenSettings = _USUAL,
+        settings: PairSettings = USUAL,
     ) -> Sieve:
         """Return a sieve for the map that keeps ``|linear.T x|^2`` of ``x``."""
         vectors, sizes, _ = np.linalg.svd(linear, full_matrices=False)

@@ -110,25 +110,15 @@ class SmoothedWorst:
         Points in span coordinates.
     pairs : PairSet
         The pairs that count.
-    chosen : ndarray of shape (m,) or None
-        Numbers of the points to look at, in order; None means all.
     """
 
-    def __init__(
-        self, points: Points, pairs: PairSet, chosen: Indices | None = None
-    ) -> None:
-        rows, copies = points.coordinates, points.first_copy
-        if chosen is not None:
-            rows = rows[chosen]
-            _, first, label = np.unique(
-                copies[chosen], return_index=True, return_inverse=True
-            )
-            copies = first[label]
+    def __init__(self, points: Points, pairs: PairSet) -> None:
+        rows = points.coordinates
         # Lengths near 1 keep weights over squared distances away from underflow.
         size = math.sqrt(max(float(np.mean(np.square(rows).sum(axis=1))), 1e-300))
         self._rows = rows / size
-        self._copies = copies
-        self._listed = _numbered(pairs.listed, points.n_points, chosen)
+        self._copies = points.first_copy
+        self._listed = pairs.listed
         self._workspace = Workspace()
         self._stripes, close = self._prepared(np.dtype(np.float32))
         if close.shape[0] > _MANY_CLOSE * len(rows):
@@ -265,15 +255,3 @@ def _summed(parts: list[_Part], extended: Real, top: float) -> tuple[float, Real
         sums += table @ extended
         sums += table.T @ extended
     return total, sums
-
-
-def _numbered(
-    listed: Indices | None, n_points: int, chosen: Indices | None
-) -> Indices | None:
-    """Return the listed pairs of the chosen points, which are in order, by position."""
-    if listed is None or chosen is None:
-        return listed
-    position = np.full(n_points, -1)
-    position[chosen] = np.arange(chosen.size)
-    numbered = position[listed]
-    return np.asarray(numbered[(numbered >= 0).all(axis=1)])

@@ -9,7 +9,7 @@ rows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,48 +21,20 @@ from isoproj.numerics.threads import single_blas_thread
 from isoproj.pairs.blocks import SquaredDistances, Workspace
 from isoproj.pairs.full_scan import (
     LARGEST_FLOAT32_RATIO,
-    ScanSettings,
     largest_ratio,
     summarise,
 )
 from isoproj.pairs.losses import NEARLY_EVEN, Leaders, exact_losses, unevenness
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairSet
-from isoproj.pairs.screening import Screens, ScreenSettings, Sieve
+from isoproj.pairs.screening import Screens, Sieve
+from isoproj.pairs.settings import USUAL, PairSettings
 
 # One stripe of this many comes in the first round, which sets the level of the second.
 _FIRST = 16
-
-
-@dataclass(frozen=True, slots=True)
-class WorstPairsSettings:
-    """Sizes of the search. They change its speed, never the answer.
-
-    Parameters
-    ----------
-    fewest_pairs : int
-        Number of pairs up to which a scan of all pairs costs less than a sieve.
-    n_settled : int
-        Pairs whose differences are formed at a time.
-    n_waiting : int
-        Survivors that wait before the most promising of them are settled.
-    n_opening : int
-        Points whose pairs are looked at first.
-    screen : ScreenSettings
-        Sizes of the sieve.
-    scan : ScanSettings
-        Sizes of the scan of all pairs.
-    """
-
-    fewest_pairs: int = 2_000_000
-    n_settled: int = 256
-    n_waiting: int = 65_536
-    n_opening: int = 1024
-    screen: ScreenSettings = field(default_factory=ScreenSettings)
-    scan: ScanSettings = field(default_factory=ScanSettings)
-
-
-_USUAL = WorstPairsSettings()
+# Survivors that wait before the most promising of them are settled, as a multiple of
+# those that are settled at a time.
+_WAITING = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +87,7 @@ def find_worst(
     n_worst: int = 10,
     suspects: Indices | None = None,
     engine: Engine | None = None,
-    settings: WorstPairsSettings = _USUAL,
+    settings: PairSettings = USUAL,
 ) -> WorstPairs:
     """Return the worst pairs under a linear map, the same as ``summarise`` finds.
 
@@ -129,7 +101,7 @@ def find_worst(
             components,
             n_worst=n_worst,
             engine=engine,
-            settings=settings.scan,
+            settings=settings,
         )
         effort = Effort(measured=summary.n_pairs)
         return WorstPairs(summary.worst_pairs, summary.worst_losses, effort)
@@ -154,7 +126,7 @@ def _screened(
         effort = effort + part.effort
         tell(Walk(effort.n_pairs, n_pairs))
 
-    starts = np.arange(0, points.n_points, sweep.settings.screen.block_rows)
+    starts = np.arange(0, points.n_points, sweep.settings.block_rows)
     is_first = np.arange(starts.size) % _FIRST == 0
     # No pair keeps more than this, so a higher level rules out no pair.
     most = 2.0 * largest_ratio(sweep.components)
@@ -170,12 +142,12 @@ def _screened(
 
 
 def _pays(
-    points: Points, pairs: PairSet, components: Array, settings: WorstPairsSettings
+    points: Points, pairs: PairSet, components: Array, settings: PairSettings
 ) -> bool:
     """Return whether a sieve can be used and costs less than a scan of all pairs."""
     return (
         pairs.listed is None
-        and pairs.n_pairs > settings.fewest_pairs
+        and pairs.n_pairs > settings.few_pairs
         # Span coordinates of sparse rows lack what a Gram matrix cannot see.
         and not is_sparse(points.rows)
         and largest_ratio(components) <= LARGEST_FLOAT32_RATIO
@@ -198,7 +170,7 @@ class _Sweep:
 
     components: Array
     n_worst: int
-    settings: WorstPairsSettings
+    settings: PairSettings
 
     @single_blas_thread
     def opening(self, points: Points, suspects: Indices | None) -> Leaders:
@@ -208,7 +180,7 @@ class _Sweep:
             losses = exact_losses(points, suspects, self.components)
             leaders = leaders.joined(losses, np.sort(suspects, axis=1))
         alone = np.flatnonzero(points.first_copy == np.arange(points.n_points))
-        chosen = alone[:: max(1, alone.size // self.settings.n_opening)]
+        chosen = alone[:: max(1, alone.size // self.settings.block_rows)]
         linear = points.frame.coordinates_of(self.components.T)
         rows = points.coordinates[chosen]
         ratios = SquaredDistances.of(rows @ linear, np.float32).table()
@@ -223,9 +195,7 @@ class _Sweep:
 
     def visitor(self, points: Points) -> Visitor[tuple[int, float], _Part]:
         linear = points.frame.coordinates_of(self.components.T)
-        sieve = Sieve.of(
-            points.coordinates, linear, points.storage, self.settings.screen
-        )
+        sieve = Sieve.of(points.coordinates, linear, points.storage, self.settings)
         screens, workspace = Screens(sieve), Workspace()
 
         def visit(task: tuple[int, float]) -> _Part:
@@ -267,7 +237,7 @@ class _Survivors:
         self.pairs.append(found[chosen])
         self.least.append(least[chosen])
         self.n_waiting += int(chosen.sum())
-        if self.n_waiting > self.settings.n_waiting:
+        if self.n_waiting > _WAITING * self.settings.n_settled:
             self._settle()
 
     def part(self) -> _Part:

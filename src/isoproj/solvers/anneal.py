@@ -1,19 +1,20 @@
 """One search for a basis: stages at falling temperature on a growing working set.
 
-While a stage is warm it sees all pairs at once, or those of a sample of points: a
-working set would miss the pairs that matter after the next move. Once the list of
-pairs within reach of the worst is short, the colder stages see only that.
+While a stage is warm it sees all pairs at once: a working set would miss the pairs that
+matter after the next move. Once the list of pairs within reach of the worst is short,
+the colder stages see only that. Where points are too many for that, a stage sees the
+working set alone: a move that leads to worse pairs is not made, they join the set, and
+the stage is made again.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from isoproj.numerics.spectral import Array, orthonormal
-from isoproj.pairs.directions import Secants
 from isoproj.solvers.api import Clock
 from isoproj.solvers.grassmann import descend, minimise, shaken
 from isoproj.solvers.settings import Settings
@@ -22,6 +23,8 @@ from isoproj.solvers.working_set import WorkingSet
 
 # Smoothing all pairs at once is not accurate enough at colder temperatures.
 _SMOOTHED = 5e-5
+# Times that a stage is made, at most.
+_TRIES = 6
 
 
 @dataclass(slots=True, eq=False)
@@ -64,17 +67,28 @@ class Search:
         """Run a stage; return where it led, what that loses, and the work.
 
         Temperatures are multiplied by ``scale``, the size of the losses that matter. A
-        stage is made again, once, with the pairs that it overlooked.
+        stage is made again with the pairs that it overlooked.
         """
         known, settings, k = self.known, self.settings, self.basis.shape[1]
+        is_large, before = known.search.is_large, self.distortion
         temperature = scale * self.temperatures[0]
         is_warm = known.search.has_smoothed and temperature >= _SMOOTHED
         sees_all = is_warm and known.complete_at is not self.basis
+        if is_large and before == math.inf:
+            reach = settings.reach * temperature
+            before = known.grow(self.basis, reach, cap=self.merit.cap)[1]
         if sees_all:
             moved, work = self._on_all(temperature, clock)
         else:
+            # A long way under some pairs leads to others that are worse.
+            steps = settings.steps // 3 if is_large else settings.steps
             moved, work = descend(
-                known.secants, self.basis, temperature, self.merit, settings, clock
+                known.secants,
+                self.basis,
+                temperature,
+                self.merit,
+                replace(settings, steps=steps),
+                clock,
             )
         colder = scale * (self.temperatures[1:] or [0.0])[0]
         excess, distortion = known.grow(
@@ -82,17 +96,19 @@ class Search:
             2.0 * temperature,
             cap=self.merit.cap,
             reach=settings.reach * colder,
+            kept=self.basis,
         )
         work += known.search.n_pairs * (k + 2.0)
-        is_blind = excess > temperature and not (
-            sees_all and not known.search.is_sampled
-        )
+        is_blind = excess > temperature and not sees_all
         # Blind to the pairs just added, a move may be a step back.
-        if distortion <= self.distortion or not is_blind or sees_all:
+        if distortion <= before or not is_blind:
             self.basis, self.distortion = moved, distortion
+        else:
+            self.distortion = before
         self.reached = distortion
+        gains = is_large and before - distortion > settings.restart_gain * scale
         self.n_tries += 1
-        if not is_blind or self.n_tries > 2:
+        if not (is_blind or gains) or self.n_tries == _TRIES:
             self.n_tries = 0
             self.temperatures = self.temperatures[1:]
         return moved, distortion, work
@@ -100,12 +116,8 @@ class Search:
     def _on_all(self, temperature: float, clock: Clock) -> tuple[Array, float]:
         """Descend on all pairs at once, or on a sample and the set."""
         known, search, settings = self.known, self.known.search, self.settings
-        pairs, some = search.smoothed, None
-        if search.is_sampled:
-            decoded = search.decode(known.codes)
-            some = Secants(search.coordinates, decoded).astype(pairs.dtype.type)
         objective = OnAllPairs(
-            pairs, self.merit, temperature, search.n_smoothed, known.further, some
+            search.smoothed, self.merit, temperature, search.n_pairs, known.further
         )
         moved, n_steps = minimise(
             objective,

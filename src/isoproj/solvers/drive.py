@@ -331,15 +331,17 @@ class Upper(Searches):
     @property
     def n_sure(self) -> int:
         """Number of starts that are made in any case."""
-        return 1 if self.problem.start is None else 2
+        is_near = self.problem.start is not None
+        return 2 if is_near and not self.problem.search.is_large else 1
 
     def _begun(self) -> Search:
         """Return the search from the next start."""
         settings, bounds = self.settings, self.bounds
         k, tol = bounds.basis.shape[1], bounds.fine_tol
         basis, temperatures = bounds.basis, settings.temperatures(tol)
-        if self.n_checks or self.n_starts < self.n_sure - 1:
-            # A basis near an optimum would be lost in the heat.
+        if self.problem.search.is_large or self.n_starts < self.n_sure - 1:
+            # A basis near an optimum would be lost in the heat, and a working set says
+            # nothing about pairs far below the worst.
             temperatures = settings.temperatures(tol, settings.warm)
         elif self.n_starts >= self.n_sure:
             secants, merit = self.known.secants, Merit.worst(k)
@@ -351,9 +353,8 @@ class Upper(Searches):
     def _has_ended(self, search: Search, temperature: float) -> bool:
         """Return whether a search has ended, or lags by more than smoothing hides."""
         hidden = 0.5 * self.settings.reach * temperature
-        return search.is_over or search.reached > self.bounds.distortion * (
-            1.0 + hidden
-        )
+        most = self.bounds.distortion * (1.0 + hidden)
+        return search.is_over or search.distortion > most
 
     def _is_last(self) -> bool:
         """Return whether the search that has ended was the last one."""

@@ -146,7 +146,8 @@ def descend(
     """Minimise the smoothed merit of some rows; return the basis and the work.
 
     Rows out of reach of the worst sit out. After every burst of steps they are looked
-    at: those that have come within reach join, and the descent goes on.
+    at: those that have come within reach join, and the descent goes on. A burst that
+    they have led astray is made again with all rows.
 
     The basis is orthonormal, in float64, and the start itself if none is better.
     """
@@ -172,7 +173,6 @@ def descend(
             clock=clock,
             memory=memory,
         )
-        left -= max(n_steps, 1)
         lost = 1.0 - merit.retained(rows.images(moved))
         work += 2.0 * n_steps * burst.work(basis.shape[1]) + whole.work(basis.shape[1])
         moved_value = merit.smoothed(lost, n_pairs, temperature)[0]
@@ -180,10 +180,14 @@ def descend(
             best, value = moved, moved_value
         excess = merit.excesses(lost[:n_pairs]).max(axis=1)
         missed = (excess > excess.max() - 4.0 * temperature) & ~kept
+        if missed.any() and best is not moved:
+            # Led astray by rows that sat out: once more, with all of them.
+            kept[:] = True
+            moved, memory = best, Memory()
+            continue
+        left -= max(n_steps, 1)
         if not missed.any() and n_steps < 30:
             break
-        if missed.any() and best is not moved:
-            moved, memory = best, Memory()
     if best.dtype == np.float64 and best is basis:
         return basis, work
     return orthonormal(best.astype(np.float64)), work

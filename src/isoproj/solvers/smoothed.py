@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from isoproj.numerics.spectral import Array, orthonormal
 from isoproj.pairs.directions import Secants
-from isoproj.pairs.smoothed import SmoothedWorst, Softened
+from isoproj.pairs.smoothed import SmoothedWorst
 
 # Single or double precision.
 Real = NDArray[Any]
@@ -352,10 +352,9 @@ class _TrialRay:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OnAllPairs:
-    """The smoothed merit of one subspace on all pairs, or on those of a sample.
+    """The smoothed merit of one subspace on all pairs.
 
-    ``further`` holds the rows of an objective under a cap. Where the pairs are those of
-    a sample of points, ``known`` holds others that matter.
+    ``further`` holds the rows of an objective under a cap.
     """
 
     pairs: SmoothedWorst
@@ -363,7 +362,6 @@ class OnAllPairs:
     temperature: float
     n_pairs: int
     further: Array | None = None
-    known: Secants | None = None
     flatten: float = 0.9
 
     @property
@@ -378,8 +376,6 @@ class OnAllPairs:
     def at(self, basis: Real) -> State:
         """Return the state at a basis."""
         found = self.pairs(basis, self.temperature)
-        if self.known is not None:
-            found = self._joined(found, basis)
         excess, total, share = found.worst, found.total, 1.0
         value = 0.0
         if math.isfinite(self.merit.cap):
@@ -396,21 +392,6 @@ class OnAllPairs:
             value += price * float(losses(images).sum())
             gradient -= 2.0 * price * (self.further.T @ images)
         return State(basis, value, tangent(basis, gradient.astype(basis.dtype)))
-
-    def _joined(self, found: Softened, basis: Real) -> Softened:
-        """Return the sums over the pairs and those that are known besides."""
-        assert self.known is not None
-        images = self.known.images(basis)
-        values = losses(images)
-        worst = max(found.worst, float(values.max()))
-        share = math.exp((found.worst - worst) / self.temperature)
-        exponents = (values - worst) / self.temperature
-        weights = np.exp(np.maximum(exponents, -60.0))
-        return Softened(
-            worst,
-            share * found.total + float(weights.sum()),
-            share * found.pulled + self.known.pull(images * weights[:, None]),
-        )
 
     def along(self, state: State, step: Real) -> Ray:
         """Return the objective along a tangent step."""

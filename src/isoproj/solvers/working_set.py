@@ -64,10 +64,12 @@ class WorkingSet:
 
     def few(self, k: int) -> int:
         """Return how many listed pairs are cheaper than all pairs at once."""
-        if self.search.is_slow or not self.search.has_smoothed:
+        if self.search.is_large:
+            return self.settings.most_pairs // 2
+        if not self.search.has_smoothed:
             return 0
         # A pair of a list costs as much as about 8 k pairs of all at once.
-        most = self.search.n_smoothed // (8 * k)
+        most = self.search.n_pairs // (8 * k)
         return min(self.settings.most_pairs, most)
 
     def losses(self, basis: Array) -> Array:
@@ -75,7 +77,13 @@ class WorkingSet:
         return losses(self.secants.images(basis))[: self.codes.size]
 
     def grow(
-        self, basis: Array, slack: float, *, cap: float = math.inf, reach: float = 0.0
+        self,
+        basis: Array,
+        slack: float,
+        *,
+        cap: float = math.inf,
+        reach: float = 0.0,
+        kept: Array | None = None,
     ) -> tuple[float, float]:
         """Add the pairs that lose more than the worst one known, less ``slack``.
 
@@ -89,6 +97,8 @@ class WorkingSet:
             Pairs near this loss are wanted too, should the worst be above it.
         reach : float
             How far below it all pairs are added if a list of them is cheap.
+        kept : ndarray of shape (n_dims, k) or None
+            A basis whose worst pairs stay as well if there are too many.
 
         Returns
         -------
@@ -108,17 +118,21 @@ class WorkingSet:
         is_listed = found.level >= wanted and found.codes.size <= few
         self.complete_at = basis if is_listed else None
         codes = found.codes[is_new]
-        if not is_listed:
+        if self.search.is_large:
+            codes = codes[:few]
+        elif not is_listed:
             is_near = found.retained <= max(level + slack, float(found.retained[0]))
             codes = found.codes[is_new & is_near]
             codes = spread(codes, self.search.points.n_points, batch)
         if codes.size:
-            kept = np.arange(self.codes.size)
+            stay = np.arange(self.codes.size)
             most = self.settings.most_pairs
-            if kept.size + codes.size > most:
-                kept = np.argsort(-known, kind="stable")[: most - codes.size]
-            self.codes = np.concatenate([self.codes[kept], codes])
-            self.secants = self.secants.joined(kept, self.search.decode(codes))
+            if stay.size + codes.size > most:
+                if kept is not None:
+                    known = np.maximum(known, self.losses(kept))
+                stay = np.argsort(-known, kind="stable")[: most - codes.size]
+            self.codes = np.concatenate([self.codes[stay], codes])
+            self.secants = self.secants.joined(stay, self.search.decode(codes))
         return overall - worst, overall
 
 
