@@ -23,7 +23,7 @@ from isoproj.estimators.base import (
     telling,
 )
 from isoproj.estimators.geometry import Geometry
-from isoproj.numerics.arrays import Rows, is_number
+from isoproj.numerics.arrays import Rows, is_number, require
 from isoproj.numerics.progress import Step, tell
 from isoproj.numerics.spectral import Array, contraction
 from isoproj.numerics.threads import one_blas_thread
@@ -38,8 +38,6 @@ from isoproj.solvers.api import Clock, Status, Weights
 _Item = TypeVar("_Item")
 # Most pairs for which one weight each is held.
 _LARGEST_DENSE = 20_000_000
-# A cost that falls by less than this share is no progress.
-_PROGRESS = 1e-4
 
 
 @dataclass(slots=True, eq=False)
@@ -54,7 +52,8 @@ class Best(Generic[_Item]):
         """Keep the item if it costs less than the best so far."""
         self.stale += 1
         if cost < self.cost:
-            if cost < self.cost * (1.0 - _PROGRESS):
+            # A cost that falls by less than this share is no progress.
+            if cost < self.cost * (1.0 - 1e-4):
                 self.stale = 0
             self.item, self.cost = item, cost
 
@@ -289,16 +288,7 @@ def _components(task: Task, found: Found, k: int | None) -> NDArray[Any]:
     return np.ascontiguousarray(columns.T, dtype=dtype)
 
 
-def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    """Raise unless an option is one of its choices."""
-    if value not in choices:
-        listed = ", ".join(repr(choice) for choice in choices)
-        msg = f"{name} must be one of {listed}; got {value!r}. Use {choices[0]!r}."
-        raise ValueError(msg)
-
-
 def check_fraction(name: str, value: object) -> None:
     """Raise unless a number lies strictly between 0 and 1."""
-    if not is_number(value) or not 0.0 < float(value) < 1.0:
-        msg = f"{name} must lie between 0 and 1; got {value!r}. Try 0.4."
-        raise ValueError(msg)
+    fits = is_number(value) and 0.0 < float(value) < 1.0
+    require(fits, name, value, "lie between 0 and 1", "Try 0.4.")

@@ -25,8 +25,6 @@ from isoproj.solvers.api import Clock, Status
 
 # Eigenvalues this close to 0 or 1, and shares this close to the least, count as equal.
 _INTEGRAL = 1e-9
-# Rounds between two looks at the average of the weights.
-_AVERAGE_EVERY = 10
 
 
 @described_by(Baseline)
@@ -109,7 +107,7 @@ class FairPCA(Baseline):
             best.see(basis, distortion)
             # Costs are to fall, so dual values are negated.
             dual.see(weights, -lower)
-            if n_rounds % _AVERAGE_EVERY == 0:
+            if n_rounds % 10 == 0:
                 # The average of the weights often proves more than any one of them.
                 average = total_weights / n_rounds
                 dual.see(average, -problem.dual(average)[0])

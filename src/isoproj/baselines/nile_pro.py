@@ -14,9 +14,6 @@ from isoproj.numerics.spectral import Array
 from isoproj.pairs.oracle import Extremes
 from isoproj.solvers.dual_ascent import project_on_simplex
 
-# Most pairs taken over from one round to the next.
-_LARGEST_WORKING = 1000
-
 
 @described_by(Baseline)
 @dataclass(eq=False, repr=False)
@@ -104,7 +101,7 @@ class _FixedRank(FixedRankSearch):
         band = float(np.abs(self.splitting.values - 1.0).max())
         # Pairs well inside the band pull least; beyond a size they make room.
         pull = np.abs(self.splitting.values_dual)
-        pulling = np.argsort(-pull)[:_LARGEST_WORKING]
+        pulling = np.argsort(-pull)[:1000]
         self.pairs = union(self.pairs[pulling], outside_band(ends, band))
         self.splitting.take(self.pairs)
 

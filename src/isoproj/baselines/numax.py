@@ -30,8 +30,6 @@ from isoproj.solvers.api import Clock, Status
 
 # The band is narrowed by this share while solving, so that all pairs end inside it.
 _MARGIN = 2e-3
-# Multiplier step with which alternating directions converge, below the golden ratio.
-_LONG_STEP = 1.6
 # Pairs drawn for the first working set, pairs at either end that a look at all pairs
 # returns, and the most working sets.
 _N_START, _N_ENDS, _MAX_ROUNDS = 500, 500, 50
@@ -165,13 +163,14 @@ class NuMax(Baseline):
         if splitting.pool.labels is not None:
             is_same = np.equal(*splitting.pool.labels[splitting.pairs].T)
             low[is_same], high[~is_same] = -np.inf, np.inf
+        # Alternating directions converge with steps below the golden ratio.
         splitting.alternate(
             lambda matrix: soft_threshold(matrix, 1.0),
             lambda values: np.clip(values, low, high),
             max_iter=int(self.max_iter),
             tol=tol,
             clock=clock,
-            step=_LONG_STEP,
+            step=1.6,
         )
         return matrix_root(splitting.simple)
 

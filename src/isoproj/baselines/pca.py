@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 
-from isoproj.baselines.base import Baseline, Found, Task, check_choice
+from isoproj.baselines.base import Baseline, Found, Task
 from isoproj.estimators.descriptions import described_by
+from isoproj.numerics.arrays import check_choice
 from isoproj.numerics.spectral import top_eigenpairs
 
 

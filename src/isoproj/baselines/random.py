@@ -10,10 +10,10 @@ from sklearn.random_projection import (
     SparseRandomProjection,
 )
 
-from isoproj.baselines.base import Baseline, Found, Task, check_choice
+from isoproj.baselines.base import Baseline, Found, Task
 from isoproj.baselines.isometry import balanced
 from isoproj.estimators.descriptions import described_by
-from isoproj.numerics.arrays import as_dense
+from isoproj.numerics.arrays import as_dense, check_choice
 from isoproj.numerics.spectral import Array, orthonormal
 
 

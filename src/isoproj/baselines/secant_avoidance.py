@@ -16,10 +16,10 @@ from isoproj.baselines.base import (
     Best,
     Found,
     Task,
-    check_choice,
     check_fraction,
 )
 from isoproj.estimators.descriptions import described_by
+from isoproj.numerics.arrays import check_choice
 from isoproj.numerics.spectral import Array, orthonormal
 from isoproj.solvers.api import Status
 

@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 import isoproj
 from isoproj.estimators.base import check_positive, checked_gap, telling
 from isoproj.estimators.geometry import Geometry
-from isoproj.numerics.arrays import Rows, check_points, is_whole
+from isoproj.numerics.arrays import Rows, check_points, is_whole, require
 from isoproj.numerics.rounding import at_least, at_most
 from isoproj.numerics.shown import Table, Tabular
 from isoproj.numerics.spectral import Array, Indices
@@ -28,8 +28,6 @@ from isoproj.solvers.solve import solve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-_DEFAULT_LARGEST = 40
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True, repr=False)
@@ -260,21 +258,13 @@ def _warn_of_sample(certificates: Sequence[Certificate], geometry: Geometry) -> 
 
 def _checked_ks(ks: Iterable[int] | None, n_dims: int, n_features: int) -> list[int]:
     if ks is None:
-        return list(range(1, min(_DEFAULT_LARGEST, n_dims) + 1))
-    asked: object = ks
-    given = list(asked) if isinstance(asked, Iterable) else None
-    if given is None or not all(is_whole(k) for k in given):
-        msg = f"ks must hold whole numbers; got {ks!r}. Use range(1, 41)."
-        raise ValueError(msg)
-    wanted = sorted({int(k) for k in given})
-    if not wanted or wanted[0] < 1 or wanted[-1] > n_features:
-        got = "none" if not wanted else f"{wanted[0]} to {wanted[-1]}"
-        msg = (
-            f"ks must hold numbers between 1 and n_features={n_features}; got {got}. "
-            "Choose values in that range."
-        )
-        raise ValueError(msg)
-    return wanted
+        return list(range(1, min(40, n_dims) + 1))
+    asked: Any = ks
+    given = list(asked) if isinstance(asked, Iterable) else [asked]
+    fits = bool(given) and all(is_whole(k) and 1 <= k <= n_features for k in given)
+    what = f"hold whole numbers between 1 and n_features={n_features}"
+    require(fits, "ks", ks, what, "Choose values in that range.")
+    return sorted({int(k) for k in given})
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True, repr=False)
@@ -461,12 +451,8 @@ def _check_frontier(k: object, n_points: object, dims: int) -> None:
     if dims < 2:
         msg = f"X must span at least 2 dimensions; it spans {dims}. Add points."
         raise ValueError(msg)
-    if not is_whole(k) or not 1 <= k < dims:
-        msg = (
-            f"k must be a whole number between 1 and {dims - 1}, below the "
-            f"{dims} dimensions that the points span; got {k!r}."
-        )
-        raise ValueError(msg)
-    if not is_whole(n_points) or n_points < 2:
-        msg = f"n_points must be a whole number, 2 or more; got {n_points!r}. Use 7."
-        raise ValueError(msg)
+    what = f"be a whole number between 1 and {dims - 1}"
+    fits = is_whole(k) and 1 <= k < dims
+    require(fits, "k", k, what, f"The points span {dims} dimensions.")
+    fits = is_whole(n_points) and n_points >= 2
+    require(fits, "n_points", n_points, "be a whole number, 2 or more", "Use 7.")

@@ -20,14 +20,13 @@ from isoproj.numerics.arrays import Rows, as_dense
 from isoproj.numerics.interrupts import Stop
 from isoproj.numerics.progress import Notice, OutOfTime, ending_within, tell
 from isoproj.numerics.rounding import at_least, at_most
-from isoproj.numerics.spectral import Array, Indices
+from isoproj.numerics.spectral import Array, Indices, Map
 from isoproj.numerics.storage import MEMORY_LIMIT, Storage
 from isoproj.pairs.estimate import scan_seconds
 from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairRule, PairSet, prepare_pairs, sampled_instead
 from isoproj.proof.bounds import (
-    Map,
     certify,
     certify_exclusion,
     certify_guarantee,
@@ -44,22 +43,11 @@ _ENTRIES = 4e6
 # kept, is not worth a warning.
 _LEAST = 1e-4
 _SHARE = 0.01
-# What a certificate may take beyond a time limit: a share of it, and seconds.
-_LATE_SHARE = 0.05
-_LATE = 0.5
-# Share of the time left that a certificate may take from the solver, and seconds that
-# it takes besides its walk over pairs.
-_MOST_TIME = 0.4
-_BESIDES = 0.1
 # Seconds after Ctrl-C for which a walk over all pairs is worth waiting.
 _PATIENCE = 60.0
-# A scan may take this much more than its estimate.
-_MARGIN = 1.3
 # Weights of a proof under a limit. The 2,000 heaviest of 3,695 carried 97 % of the mass
 # and proved 0.4862 instead of 0.4852, in a quarter of the time (200 x 5000, k = 50).
 _MOST_WEIGHTS = 2000
-# Of the pairs that stand for all where time is short.
-_SEED = 0
 
 Answer = TypeVar("Answer")
 
@@ -124,11 +112,14 @@ class Geometry:
         left = clock.left
         if left is None:
             return self, clock
-        needed = _BESIDES + n_scans * _MARGIN * self.scan_seconds(k)
+        # Walks may take so much more than their estimate, besides a moment.
+        needed = 0.1 + n_scans * 1.3 * self.scan_seconds(k)
         limit = clock.seconds + left
-        late = clock.until(limit * (1.0 + _LATE_SHARE) + _LATE)
+        # A certificate may come so much later than the limit.
+        late = clock.until(1.05 * limit + 0.5)
         geometry = replace(self, deadline=late)
-        return geometry, clock.until(limit - min(needed, _MOST_TIME * left))
+        # It takes at most this share of the time left from the solver.
+        return geometry, clock.until(limit - min(needed, 0.4 * left))
 
     def tell_before(self, k: int | None) -> None:
         """Tell of a fit that is expected to take more than a minute."""
@@ -185,7 +176,7 @@ class Geometry:
                 pass
         pairs = np.concatenate([*known, self.search.decode(self.search.recent)])
         sampled = sampled_instead(
-            self.points, self.pairs, pairs, int(self.rows.shape[0]), _SEED
+            self.points, self.pairs, pairs, int(self.rows.shape[0]), 0
         )
         return certify(replace(self, pairs=sampled))
 

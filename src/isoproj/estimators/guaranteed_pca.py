@@ -16,7 +16,7 @@ from isoproj.estimators.descriptions import described_by
 from isoproj.estimators.geometry import Geometry
 from isoproj.estimators.near_isometric import NearIsometricProjection
 from isoproj.exceptions import FormatError
-from isoproj.numerics.arrays import Rows, is_number, is_sparse, like
+from isoproj.numerics.arrays import Rows, is_number, is_sparse, like, require
 from isoproj.numerics.container import Tensors
 from isoproj.numerics.spectral import EPS
 from isoproj.numerics.storage import row_slices
@@ -182,9 +182,8 @@ class GuaranteedPCA(CertifiedProjection):
             )
             raise ValueError(msg)
         super()._check_parameters(n_features)
-        if not (is_number(self.slack) and 0.0 <= self.slack < math.inf):
-            msg = f"slack must be a number, 0 or more; got {self.slack!r}. Use 0.05."
-            raise ValueError(msg)
+        fits = is_number(self.slack) and 0.0 <= self.slack < math.inf
+        require(fits, "slack", self.slack, "be a number, 0 or more", "Use 0.05.")
         self._objective()
 
     def _adopt(self, certificate: Certificate) -> None:

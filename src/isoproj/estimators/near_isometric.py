@@ -14,7 +14,14 @@ from sklearn.utils.validation import check_is_fitted
 from isoproj.estimators.base import telling
 from isoproj.estimators.certified import CertifiedProjection
 from isoproj.estimators.geometry import Geometry
-from isoproj.numerics.arrays import Rows, check_map, is_whole, like
+from isoproj.numerics.arrays import (
+    Rows,
+    check_choice,
+    check_map,
+    is_whole,
+    like,
+    require,
+)
 from isoproj.numerics.spectral import Array
 from isoproj.pairs.moments import pose
 from isoproj.pairs.points import Points
@@ -28,11 +35,6 @@ from isoproj.solvers.checkpoint import Checkpoint
 
 # One weight per pair beyond this is no longer a small working set.
 _LARGEST_DENSE = 20_000_000
-# The paper's number of steps, and the dimensions of a fit that is not told any.
-_PAPER_STEPS = 120
-_DEFAULT_K = 2
-# New points that lose this much more than the worst pair so far are rounding.
-_BROKEN = 1e-7
 
 
 @dataclass(eq=False, repr=False)
@@ -310,7 +312,8 @@ class NearIsometricProjection(CertifiedProjection):
         exact = components.astype(np.float64)
         found = find_worst(points, geometry.pairs, exact, n_worst=1, engine=self.engine)
         self.updated_, result = "kept", None
-        if found.worst_losses[0] > last.distortion + _BROKEN:
+        # New points that lose this much more than the worst pair so far are rounding.
+        if found.worst_losses[0] > last.distortion + 1e-7:
             from isoproj.solvers.solve import solve
 
             problem = self._problem(geometry, journal, 0)
@@ -338,12 +341,8 @@ class NearIsometricProjection(CertifiedProjection):
 
     def _check_parameters(self, n_features: int) -> None:
         super()._check_parameters(n_features)
-        if self.solver not in ("minimax", "dual_ascent"):
-            msg = (
-                "solver must be 'minimax' or 'dual_ascent'; "
-                f"got {self.solver!r}. Use 'minimax'."
-            )
-            raise ValueError(msg)
+        check_choice("solver", self.solver, ("minimax", "dual_ascent"))
+        check_choice("scale", self.scale, ("balanced", None))
         if self.max_distortion is not None and (
             self.n_components is not None or self.solver != "minimax"
         ):
@@ -353,38 +352,29 @@ class NearIsometricProjection(CertifiedProjection):
                 "n_components out, or use GuaranteedPCA, which takes both."
             )
             raise ValueError(msg)
-        if self.scale not in (None, "balanced"):
-            msg = (
-                f"scale must be 'balanced' or None; got {self.scale!r}. Use None for "
-                "an orthogonal projection."
-            )
-            raise ValueError(msg)
         n = self.n_restarts
-        if n is not None and (not is_whole(n) or n < 0):
-            msg = (
-                "n_restarts must be a whole number, 0 or more, or None; "
-                f"got {n!r}. Use None."
-            )
-            raise ValueError(msg)
+        what = "be a whole number, 0 or more, or None"
+        fits = n is None or (is_whole(n) and n >= 0)
+        require(fits, "n_restarts", n, what, "Use None.")
         if self.init is not None:
             check_map(self.init, n_features)
-        if not isinstance(self.checkpoint, str | os.PathLike | None):
-            msg = f"checkpoint must be a path or None; got {self.checkpoint!r}."
-            raise ValueError(msg)  # noqa: TRY004 - scikit-learn's convention
+        place = self.checkpoint
+        fits = isinstance(place, str | os.PathLike | None)
+        require(fits, "checkpoint", place, "be a path or None", "Use None.")
         if self.nested is not None:
             self._check_alone("solver", "minimax")
             for name in ("init", "checkpoint"):
                 self._check_alone(name, None)
             self._check_alone("warm_start", False)
-        if not isinstance(self.warm_start, bool | int | np.integer):
-            msg = f"warm_start must be True or False; got {self.warm_start!r}."
-            raise ValueError(msg)  # noqa: TRY004 - scikit-learn's convention
+        warm = self.warm_start
+        fits = isinstance(warm, bool | int | np.integer)
+        require(fits, "warm_start", warm, "be True or False", "Use False.")
 
     def _problem(self, geometry: Geometry, journal: Journal, seed: int) -> Problem:
         problem = super()._problem(geometry, journal, seed)
         k, points = problem.k, geometry.points
         if k is None and problem.cap is None:
-            k = _DEFAULT_K
+            k = 2
         last = getattr(self, "certificate_", None) if self.warm_start else None
         checkpoint = None
         if self.checkpoint is not None:
@@ -422,7 +412,7 @@ class NearIsometricProjection(CertifiedProjection):
             raise ValueError(msg)
         from isoproj.solvers.dual_ascent import dual_ascent
 
-        max_iter = _PAPER_STEPS if self.max_iter is None else int(self.max_iter)
+        max_iter = 120 if self.max_iter is None else int(self.max_iter)
         posed = pose(geometry.points, geometry.pairs, k)
         result = dual_ascent(posed, max_iter=max_iter, clock=problem.journal.clock)
         dual = Weights(*thinned(result.dual.pairs, result.dual.weights))

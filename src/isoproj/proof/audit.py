@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 import isoproj
 from isoproj.engines.base import Engine
-from isoproj.numerics.arrays import Rows, check_memory_limit, check_points
+from isoproj.numerics.arrays import Rows, check_memory_limit, check_points, require
 from isoproj.numerics.maps import LinearMap, Orientation, linear_map
 from isoproj.numerics.progress import Walk, watching
 from isoproj.numerics.rounding import at_most
@@ -265,9 +265,7 @@ def audit(
     rows = check_points(X, storage)
     linear = linear_map(components, rows.shape[1], orientation=orientation)
     look = _neighbor_search(rows, linear, recall, metric, queries, storage)
-    if n_worst < 1:
-        msg = f"n_worst must be at least 1; got {n_worst}. Ask for one pair or more."
-        raise ValueError(msg)
+    require(n_worst > 0, "n_worst", n_worst, "be 1 or more", "Ask for one pair.")
     pairs = PairRule.of(
         pairs,
         labels=labels,

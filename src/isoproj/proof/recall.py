@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from isoproj.numerics.arrays import Rows, is_whole
+from isoproj.numerics.arrays import Rows, is_whole, require
 from isoproj.numerics.progress import Walk, tell
 from isoproj.numerics.shown import Table, Tabular
 from isoproj.numerics.spectral import Array, Indices
@@ -128,16 +128,12 @@ def check_neighbors(
     check_metric(metric)
     asked: list[Any] = list(ks) if isinstance(ks, Iterable) else [ks]
     most = n_rows - 1 if is_own else n_rows
+    what = f"hold whole numbers from 1 to {most}, the rows that may be neighbours"
     for k in asked:
-        if not is_whole(k) or not 1 <= k <= most:
-            msg = (
-                f"recall must hold whole numbers from 1 to {most}, the rows that may be"
-                f" neighbours; got {k!r}. Ask for fewer."
-            )
-            raise ValueError(msg)
-    if not asked:
-        msg = "recall must name a number of neighbours; got none. Try recall=(1, 10)."
-        raise ValueError(msg)
+        fits = is_whole(k) and 1 <= k <= most
+        require(fits, "recall", k, what, "Ask for fewer.")
+    what = "name a number of neighbours"
+    require(bool(asked), "recall", ks, what, "Try recall=(1, 10).")
     return sorted({int(k) for k in asked})
 
 
