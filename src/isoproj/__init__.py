@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     )
     from isoproj.estimators.guaranteed_pca import GuaranteedPCA
     from isoproj.estimators.near_isometric import NearIsometricProjection
-    from isoproj.files.read.capsule import from_arrow
+    from isoproj.files.read.columnar import from_arrow
     from isoproj.proof.audit import AuditResult, audit
     from isoproj.proof.certificate import Certificate
     from isoproj.proof.verify import verify
@@ -61,7 +61,7 @@ _HOMES = {
     "DistortionCurve": "isoproj.estimators.curves",
     "Frontier": "isoproj.estimators.curves",
     "distortion_curve": "isoproj.estimators.curves",
-    "from_arrow": "isoproj.files.read.capsule",
+    "from_arrow": "isoproj.files.read.columnar",
     "guarantee_frontier": "isoproj.estimators.curves",
     "GuaranteedPCA": "isoproj.estimators.guaranteed_pca",
     "NearIsometricProjection": "isoproj.estimators.near_isometric",

@@ -20,13 +20,12 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from isoproj.exceptions import ScratchError
+from isoproj.numerics.spectral import Foreign
 
 # Default number of bytes that large arrays may take in memory.
 MEMORY_LIMIT = 2e9
 # Default number of bytes in a slice of rows that is processed at once.
 SLICE_BYTES = 2**24
-# Whole numbers up to this size are float64 numbers.
-_LARGEST_WHOLE = 2.0**53
 
 
 class Storage:
@@ -76,10 +75,7 @@ class Storage:
         self._held += [weakref.ref(array) for array in arrays]
 
     def filled(
-        self,
-        rows: Any,  # noqa: ANN401 - of any library
-        shape: tuple[int, int],
-        dtype: DTypeLike,
+        self, rows: Foreign, shape: tuple[int, int], dtype: DTypeLike
     ) -> NDArray[Any]:
         """Return a copy of any object that supports ``rows[start:stop]``, by slices."""
         array = self.empty(shape, dtype)
@@ -165,10 +161,7 @@ class Mapped:
 
 
 def row_slices(
-    rows: Any,  # noqa: ANN401 - dense or sparse
-    chunks: Any = None,  # noqa: ANN401 - of Dask, HDF5 or Zarr
-    *,
-    slice_bytes: float = SLICE_BYTES,
+    rows: Foreign, chunks: Foreign = None, *, slice_bytes: float = SLICE_BYTES
 ) -> Iterator[slice]:
     """Yield slices of about ``slice_bytes`` that cover all rows in order.
 
@@ -210,7 +203,7 @@ def check_exact(
         rounded = values.astype(np.float64)
         if kind.kind == "f":
             exact = (rounded.astype(kind) == values) | ~np.isfinite(values)
-        elif np.abs(rounded).max() < _LARGEST_WHOLE:
+        elif np.abs(rounded).max() < 2.0**53:
             return
         else:
             # The next power of two does not fit the type; nothing there is equal.

@@ -27,7 +27,6 @@ from isoproj.plot.marks import (
 
 _LOST = "share of squared length lost"
 _WORST = "share of squared length the worst pair loses"
-_DIMENSIONS = "dimensions kept, k"
 # Sizes of markers: on a line, at the end of a line, and of the model reported on.
 _SMALL, _END, _SPOT = 4.0, 8.0, 9.0
 
@@ -66,7 +65,7 @@ def floor_marks(
 def curve_chart(lines: Sequence[Mark], floor: Sequence[Mark] = ()) -> Chart:
     """Return a chart of losses against the number of dimensions, above their floor."""
     return Chart(
-        x=Axis(_DIMENSIONS, whole=True),
+        x=Axis("dimensions kept, k", whole=True),
         y=Axis(_WORST, low=0.0),
         marks=[*lines, *floor],
         about="Distortion against dimensions",
