@@ -24,9 +24,6 @@ from isoproj.proof.audit import AuditResult
 from isoproj.proof.audit import audit as measure
 from isoproj.proof.verify import check_claims
 
-# Neighbours that --recall-at-least is about, unless --recall says otherwise.
-_USUAL_RECALL = 10
-
 
 @dataclass(frozen=True, slots=True)
 class _Gate:
@@ -51,7 +48,8 @@ def audit(options: argparse.Namespace, console: Console) -> None:
     """Measure any linear map on all pairs; fail if a claim asked for does not hold."""
     recall = options.recall
     if recall is None and options.recall_at_least is not None:
-        recall = [_USUAL_RECALL]
+        # Neighbours that --recall-at-least is about, unless --recall says otherwise.
+        recall = [10]
     if recall is None and options.queries is not None:
         msg = "--queries needs --recall or --recall-at-least. Add --recall 10."
         raise UsageError(msg)

@@ -39,10 +39,7 @@ if TYPE_CHECKING:
     from isoproj.files.read.reading import DataFile
 
 # Default number of steps of the paper's solver.
-_USUAL_STEPS = 120
 _PROOFS = {"fantope": "weights on pairs", "hull": "the hull of some pairs"}
-# A loss above this is explained.
-_MUCH = 0.95
 # Options whose names are those of parameters.
 _PARAMETERS = (
     "max_distortion slack objective solver tol max_iter time_limit scale checkpoint "
@@ -71,7 +68,7 @@ def fit(options: argparse.Namespace, console: Console) -> None:
     start = time.perf_counter()
     total, aim = None, model.tol
     if options.solver == "dual_ascent":
-        total, aim = options.max_iter or _USUAL_STEPS, None
+        total, aim = options.max_iter or 120, None
     limit = options.time_limit
     with console.progress("searching", total=total, aim=aim, limit=limit):
         model.fit(data.points, labels)
@@ -81,7 +78,8 @@ def fit(options: argparse.Namespace, console: Console) -> None:
     if options.output is not None:
         options.output = saved(console, options.output, model.save)
     _show(options, console, model, seconds)
-    if model.distortion_ > _MUCH and model.heldout_ is None:
+    # A loss above this is explained.
+    if model.distortion_ > 0.95 and model.heldout_ is None:
         console.say(_why_so_much(model.certificate_, data.points))
     certificate = model.certificate_
     console.tell(

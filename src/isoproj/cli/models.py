@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from isoproj.files.read.maps import MapFile
     from isoproj.numerics.maps import Orientation
 
-# Share of the memory limit for the data; the rest is for the computation.
-_DATA_SHARE = 0.1
-
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Model:
@@ -155,13 +152,14 @@ def options_data(
     options: argparse.Namespace, *, min_rows: int, name: str | None = None
 ) -> DataFile:
     """Read the data of a command line, or other data with the same options."""
+    # Share of the memory limit for the data; the rest is for the computation.
     return read_points(
         options.data if name is None else name,
         array=options.array,
         columns=options.columns,
         header=options.header,
         min_rows=min_rows,
-        storage=Storage(_DATA_SHARE * memory_limit(options)),
+        storage=Storage(0.1 * memory_limit(options)),
     )
 
 

@@ -15,6 +15,7 @@ from isoproj.files.read.reading import DataFile
 from isoproj.files.read.sources import split_name
 from isoproj.files.write.writing import output_format, write_points
 from isoproj.numerics.arrays import Rows
+from isoproj.numerics.spectral import Foreign
 from isoproj.search.plan import Question, SearchPlan
 
 # Rows that a gate names.
@@ -100,7 +101,7 @@ def _plan(
         raise ClaimFailed
 
 
-def _map(name: str, data: DataFile, options: argparse.Namespace) -> Any:  # noqa: ANN401
+def _map(name: str, data: DataFile, options: argparse.Namespace) -> Foreign:
     """Return the model of a file, which knows its certificate, or a matrix."""
     if split_name(name)[0].suffix.lower() == ".isoproj":
         model = load_model(name)

@@ -28,6 +28,7 @@ from isoproj.files.write.writing import (
 )
 from isoproj.numerics.arrays import Rows, is_sparse
 from isoproj.numerics.rounding import counted
+from isoproj.numerics.spectral import Fitted
 from isoproj.numerics.storage import SLICE_BYTES, row_slices
 
 
@@ -91,10 +92,7 @@ def _check_pipe(console: Console) -> None:
 
 
 def projected(
-    estimator: Any,  # noqa: ANN401 - any estimator of ours
-    points: Rows,
-    *,
-    slice_bytes: float = SLICE_BYTES,
+    estimator: Fitted, points: Rows, *, slice_bytes: float = SLICE_BYTES
 ) -> Blocks:
     """Return the projected points in blocks, so that they need not fit in memory."""
     first, *others = row_slices(points, slice_bytes=slice_bytes)
@@ -109,7 +107,7 @@ def projected(
     return Blocks(shape=shape, dtype=head.dtype, parts=parts())
 
 
-def _project(estimator: Any, rows: Rows) -> NDArray[Any]:  # noqa: ANN401
+def _project(estimator: Fitted, rows: Rows) -> NDArray[Any]:
     """Project a block of rows."""
     with warnings.catch_warnings():
         # The names were compared before, with a better message.

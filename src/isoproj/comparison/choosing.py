@@ -18,12 +18,12 @@ from numpy.typing import ArrayLike, NDArray
 from isoproj.baselines.pca import PCAProjection
 from isoproj.estimators.guaranteed_pca import GuaranteedPCA
 from isoproj.estimators.near_isometric import NearIsometricProjection
-from isoproj.numerics.arrays import Rows, as_dense, check_points, is_whole
+from isoproj.numerics.arrays import Rows, as_dense, check_points, is_whole, require
 from isoproj.numerics.shown import Table, Tabular
 from isoproj.numerics.spectral import Array
 from isoproj.numerics.storage import Storage
 from isoproj.pairs.nearness import Metric, check_metric, check_queries
-from isoproj.plot.axes import axes_or_new, draw
+from isoproj.plot.axes import drawn
 from isoproj.plot.marks import Axis, Chart, Dots, Mark
 from isoproj.proof.confidence import CONFIDENCE, fewest_points
 from isoproj.search.plan import Question, SearchPlan
@@ -120,7 +120,6 @@ class Choice(Tabular):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw candidates against bytes a vector, every option a point."""
-        axes = axes_or_new(ax)
         marks: list[Mark] = [
             Dots(
                 name,
@@ -139,8 +138,7 @@ class Choice(Tabular):
             about="Candidates against bytes of a stored vector",
             names="best",
         )
-        draw(chart, axes)
-        return axes
+        return drawn(chart, ax)
 
 
 def choose(
@@ -206,9 +204,8 @@ def fitted_maps(
     def maps(rows: Rows) -> Iterator[tuple[str, Array]]:
         width = int(rows.shape[1])
         for k in ks or sorted({max(1, width // part) for part in (16, 8, 4)}):
-            if not is_whole(k) or not 1 <= k <= width:
-                msg = f"k must be from 1 to {width}; got {k!r}. Choose fewer."
-                raise ValueError(msg)
+            fits = is_whole(k) and 1 <= k <= width
+            require(fits, "k", k, f"be from 1 to {width}", "Choose fewer.")
             yield "first", np.eye(k, width)
             limits: dict[str, Any] = {"time_limit": time_limit, "random_state": seed}
             for name, model in (

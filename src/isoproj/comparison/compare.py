@@ -36,7 +36,7 @@ from isoproj.numerics.arrays import Rows
 from isoproj.numerics.maps import LinearMap
 from isoproj.numerics.shown import Shown, aligned
 from isoproj.numerics.threads import n_threads
-from isoproj.plot.axes import axes_or_new, draw
+from isoproj.plot.axes import drawn
 from isoproj.plot.charts import curve_chart, floor_marks, loss_line
 from isoproj.plot.marks import Axis
 
@@ -187,7 +187,6 @@ class Comparison(Shown):
         ImportError
             If matplotlib is not installed.
         """
-        axes = axes_or_new(ax)
         lines = []
         for name, by_k in self.values(metric).items():
             ks = sorted(k for k, values in by_k.items() if values)
@@ -198,8 +197,7 @@ class Comparison(Shown):
         has_floor = bool(floor) and metric in ("contracted", "distortion")
         below = floor_marks(list(floor), list(floor.values())) if has_floor else []
         label = _LABELS.get(metric, metric)
-        draw(replace(curve_chart(lines, below), y=Axis(label=label)), axes)
-        return axes
+        return drawn(replace(curve_chart(lines, below), y=Axis(label=label)), ax)
 
 
 def compare(

@@ -17,6 +17,7 @@ from isoproj.numerics.arrays import Rows, check_points
 from isoproj.numerics.container import write_atomically
 from isoproj.numerics.extras import needed
 from isoproj.numerics.rounding import at_least, at_most, gap_in_words
+from isoproj.numerics.spectral import Fitted, Foreign
 from isoproj.pairs.nearness import Metric
 from isoproj.plot import svg
 from isoproj.plot.images import image_shape_of
@@ -42,7 +43,6 @@ SUFFIXES: dict[str, Literal["html", "markdown", "json"]] = {
     ".md": "markdown",
     ".json": "json",
 }
-_TEMPLATES = Path(__file__).with_name("templates")
 # Widths of the two drawings of every chart: beside text, and on a phone.
 _WIDE, _NARROW = 720, 348
 
@@ -119,14 +119,14 @@ class Report:
 
 
 def report(
-    model: Any,  # noqa: ANN401 - an estimator or a certificate
+    model: Fitted,
     X: ArrayLike | Rows | None = None,
     *,
     heldout: ArrayLike | Rows | None = None,
     labels: Sequence[str] | None = None,
     image_shape: tuple[int, int] | None = None,
-    curve: Any = None,  # noqa: ANN401 - anything with three arrays
-    frontier: Any = None,  # noqa: ANN401 - of a room above this one
+    curve: Foreign = None,
+    frontier: Foreign = None,
     maps: Mapping[str, Any] | None = None,
     recall: int | Sequence[int] | None = None,
     metric: Metric = "euclidean",
@@ -263,11 +263,11 @@ def _legend(chart: Chart) -> list[tuple[str, str]]:
 
 
 @functools.cache
-def _environment() -> Any:  # noqa: ANN401 - jinja2's
+def _environment() -> Foreign:
     """Return the templates; what is HTML escapes every text put into it."""
     jinja2 = needed("jinja2", extra="report", purpose="A report as HTML or Markdown")
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
         autoescape=lambda name: name is not None and ".html" in name,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -10,7 +10,7 @@ import numpy as np
 
 from isoproj.numerics.arrays import Rows
 from isoproj.numerics.maps import linear_map
-from isoproj.numerics.spectral import Array
+from isoproj.numerics.spectral import Array, Fitted
 from isoproj.pairs.nearness import Metric
 from isoproj.pairs.rows import stacked
 from isoproj.pairs.rule import LABELLED, PairKind
@@ -19,9 +19,6 @@ from isoproj.proof.audit import AuditResult
 from isoproj.proof.certificate import Certificate
 from isoproj.proof.heldout import Heldout, Split, measure_heldout
 from isoproj.reporting.measuring import Scene, audited
-
-# Kinds of pairs that say nothing of points without a label or a place in a list.
-_FIXED = (*LABELLED, PairKind.LISTED)
 
 
 def prefixes_of(
@@ -86,10 +83,7 @@ def _row(name: str, components: Array, result: AuditResult) -> dict[str, Any]:
 
 
 def new_points(
-    model: Any,  # noqa: ANN401 - an estimator or a certificate
-    scene: Scene,
-    rows: Rows,
-    heldout: Rows | None,
+    model: Fitted, scene: Scene, rows: Rows, heldout: Rows | None
 ) -> dict[str, Any] | None:
     """Return what holds for new points, None where no point was held out.
 
@@ -100,7 +94,9 @@ def new_points(
     certificate = scene.certificate
     if heldout is not None:
         n_rows, n_more = int(rows.shape[0]), int(heldout.shape[0])
-        if certificate.pair_kind in _FIXED:
+        # Kinds of pairs that say nothing of points without a label or a place in a
+        # list.
+        if certificate.pair_kind in (*LABELLED, PairKind.LISTED):
             return _untold("which of their pairs count goes by labels or a list")
         if n_rows * n_more > LARGEST_LIST:
             return _untold(

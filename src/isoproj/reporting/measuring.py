@@ -17,9 +17,6 @@ from isoproj.proof.audit import AuditResult, audit
 from isoproj.proof.bounds import lower_bounds
 from isoproj.proof.certificate import Certificate
 
-# Numbers of dimensions that a curve shows.
-_N_SHOWN = 12
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sample:
@@ -127,7 +124,8 @@ class Scene:
         """Return numbers of dimensions to draw; the model's own is among them."""
         k = self.certificate.n_components
         top = min(2 * k, self.points.n_dims)
-        ks = np.unique(np.rint(np.geomspace(1, max(top, 1), _N_SHOWN)).astype(int))
+        # Numbers of dimensions that a curve shows.
+        ks = np.unique(np.rint(np.geomspace(1, max(top, 1), 12)).astype(int))
         prefixes = [part.n_components for part in self.certificate.prefixes]
         return sorted({*ks.tolist(), min(k, top), *(n for n in prefixes if n <= top)})
 
