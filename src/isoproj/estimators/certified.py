@@ -404,18 +404,13 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
             warnings.warn(msg, ConvergenceWarning, stacklevel=3)
 
 
-def _checked_names(names: object, n_features: int) -> list[str] | None:
+def _checked_names(names: Any, n_features: int) -> list[str] | None:  # noqa: ANN401
     """Return the feature names of a file; raise ValueError unless they are texts."""
-    if names is None:
-        return None
-    if (
-        not isinstance(names, list)
-        or len(names) != n_features
-        or not all(isinstance(name, str) for name in names)
-    ):
+    fits = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    if names is not None and not (fits and len(names) == n_features):
         msg = f"a list of {n_features} feature names"
         raise ValueError(msg)
-    return names
+    return names  # type: ignore[no-any-return]
 
 
 def _plain(name: str, value: Foreign) -> Foreign:

@@ -105,13 +105,11 @@ class DistortionCurve(Tabular):
         main = _knee(self.ks, self.distortion)
         if main is None:
             return ()
-        parts = [slice(0, main + 1), slice(main, None)]
         found = {main}
-        for part in parts:
-            inner = _knee(self.ks[part], self.distortion[part])
-            if inner is not None:
-                found.add(inner + (part.start or 0))
-        return tuple(int(self.ks[at]) for at in sorted(found))
+        for start, stop in ((0, main + 1), (main, self.ks.size)):
+            inner = _knee(self.ks[start:stop], self.distortion[start:stop])
+            found |= set() if inner is None else {start + inner}
+        return tuple(self.ks[sorted(found)].tolist())
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the curve above its floor.

@@ -243,19 +243,15 @@ class Heldout(Shown):
                 f"{result.distortion:.4f}, 99.9% lose at most "
                 f"{at_most(result.quantiles[0.999])}, mean {result.mean:.4f}"
             )
-        if self.point_losses.size:
-            lines.append(self._promise())
-        return "\n".join(lines)
-
-    def _promise(self) -> str:
-        """Return what holds for new points, or how many points that would take."""
         needed = fewest_points(CONFIDENCE)
-        if self.n_points >= needed:
-            return str(self.guarantee())
-        return (
-            f"A guarantee for new points at {100.0 * CONFIDENCE:g} % needs at least "
-            f"{needed} held-out points."
-        )
+        if self.point_losses.size:
+            lines.append(
+                str(self.guarantee())
+                if self.n_points >= needed
+                else f"A guarantee for new points at {100.0 * CONFIDENCE:g} % needs at "
+                f"least {needed} held-out points."
+            )
+        return "\n".join(lines)
 
 
 def split_rows(
