@@ -36,13 +36,6 @@ from isoproj.proof.certificate import Certificate
 from isoproj.proof.objective import Objective, objective_matrix
 from isoproj.solvers.api import Clock, Result, Status, Subspace, Weights
 
-# Rows whose pairs are measured, and entries of the differences of these pairs.
-_MOST = 200
-_ENTRIES = 4e6
-# A loss that rounding raises by less than this, or by less than this share of what is
-# kept, is not worth a warning.
-_LEAST = 1e-4
-_SHARE = 0.01
 # Seconds after Ctrl-C for which a walk over all pairs is worth waiting.
 _PATIENCE = 60.0
 # Weights of a proof under a limit. The 2,000 heaviest of 3,695 carried 97 % of the mass
@@ -315,7 +308,8 @@ class Geometry:
         losses[np.isnan(losses)] = -np.inf
         worst = int(np.argmax(losses))
         excess = float(losses[worst]) - certificate.distortion
-        if excess > max(_LEAST, _SHARE * (1.0 - certificate.distortion)):
+        # Less than this, or than this share of what is kept, is not worth a warning.
+        if excess > max(1e-4, 0.01 * (1.0 - certificate.distortion)):
             i, j = used[at[worst]]
             msg = (
                 f"In {images.dtype} the projections of rows {i} and {j} lose "
@@ -352,5 +346,6 @@ def _rows_at_risk(certificate: Certificate, n_rows: int) -> Indices:
     pairs = np.vstack([certificate.worst_pairs, certificate.weighted_pairs])
     named = pairs[(pairs < n_rows).all(axis=1)].ravel()
     first = np.sort(np.unique(named, return_index=True)[1])
-    room = 1 + math.isqrt(int(2 * _ENTRIES / certificate.n_features))
-    return np.sort(named[first[: min(_MOST, max(2, room))]])
+    # The differences of the pairs of these rows have at most 4 million entries.
+    room = 1 + math.isqrt(int(8e6 / certificate.n_features))
+    return np.sort(named[first[: min(200, max(2, room))]])

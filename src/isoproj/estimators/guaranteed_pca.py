@@ -271,13 +271,9 @@ class GuaranteedPCA(CertifiedProjection):
     def _restore(self, tensors: Tensors) -> None:
         for name in _STORED:
             shape = (self.n_features_in_ if name == "mean" else self.n_components_,)
-            tensor = tensors.get(name)
-            if tensor is None or tensor.shape != shape or tensor.dtype.kind != "f":
-                msg = (
-                    f"a GuaranteedPCA must have {name!r} of shape {shape}. Save again."
-                )
-                raise FormatError(msg)
-            if not np.isfinite(tensor).all():
-                msg = f"a GuaranteedPCA must have finite {name!r}. Save it again."
+            tensor = tensors.get(name, np.empty(0))
+            fits = tensor.shape == shape and tensor.dtype.kind == "f"
+            if not (fits and np.isfinite(tensor).all()):
+                msg = f"a GuaranteedPCA must have finite {name!r} of shape {shape}."
                 raise FormatError(msg)
             setattr(self, f"{name}_", np.array(tensor))

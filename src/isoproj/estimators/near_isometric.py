@@ -272,16 +272,11 @@ class NearIsometricProjection(CertifiedProjection):
         journal = self._journal()
         storage = self._storage()
         last = self.certificate_
-        if last.prefixes:
-            msg = (
-                "update needs a projection without nested prefixes. Fit again instead."
-            )
-            raise ValueError(msg)
         which = last.pairs.described(last.pair_kind)
-        if which != PairKind.ALL or self.solver != "minimax":
+        if which != PairKind.ALL or self.solver != "minimax" or last.prefixes:
             msg = (
-                "update needs pairs='all' and solver='minimax'; got "
-                f"{which!r} and {self.solver!r}. Fit again instead."
+                "update needs pairs='all', solver='minimax' and nested=None; got "
+                f"{which!r}, {self.solver!r} and {self.nested!r}. Fit again instead."
             )
             raise ValueError(msg)
         old = self._validated(X, reset=False, storage=storage)

@@ -95,8 +95,10 @@ class Storage:
             with os.fdopen(handle, "r+b") as file:
                 _reserve(file.fileno(), size, self.slice_bytes)
                 mapped = np.memmap(file, dtype=dtype, mode="r+", shape=shape)
-        except OSError as error:
+        except BaseException as error:
             _remove(name)
+            if not isinstance(error, OSError):
+                raise
             where = Path(name).parent if name else "the folder for temporary files"
             msg = (
                 f"{where} must take a scratch file of {size / 1e9:.3g} GB: "
@@ -104,9 +106,6 @@ class Storage:
                 "raise memory_limit."
             )
             raise ScratchError(msg) from None
-        except BaseException:
-            _remove(name)
-            raise
         mapped.filename = name
         if self.is_shared or not _unlinked(name):
             weakref.finalize(mapped, _remove, name)

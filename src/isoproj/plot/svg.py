@@ -259,8 +259,6 @@ def _ticks(axis: Axis, low: float, high: float) -> list[tuple[float, str]]:
     values = _round_numbers(low, high)
     if axis.whole:
         values = [value for value in values if value == int(value)] or [math.ceil(low)]
-    if axis.percent:
-        return [(value, f"{100.0 * value:g}%") for value in values]
     return [(value, f"{value:g}") for value in values]
 
 

@@ -98,13 +98,11 @@ def check_claims(
     if fault:
         msg = f"a certificate must have {fault}. Fit again."
         raise ClaimError(msg)
-    claims = [_shape_claim(certificate, rows)]
-    if claims[-1].holds:
-        claims.append(_orthonormal_claim(certificate))
-    if claims[-1].holds:
-        claims.append(_fingerprint_claim(certificate, rows))
-    if not claims[-1].holds:
-        return tuple(claims)
+    claims: list[CheckedClaim] = []
+    for check in (_shape_claim, _orthonormal_claim, _fingerprint_claim):
+        claims.append(check(certificate, rows))
+        if not claims[-1].holds:
+            return tuple(claims)
     try:
         points, pairs = prepare_pairs(
             rows, certificate.pairs, rotate=False, storage=storage
@@ -275,7 +273,7 @@ def _fingerprint_claim(certificate: Certificate, rows: Rows) -> CheckedClaim:
     return CheckedClaim(name, stated[:12], found[:12], holds=stated == found)
 
 
-def _orthonormal_claim(certificate: Certificate) -> CheckedClaim:
+def _orthonormal_claim(certificate: Certificate, _: Rows) -> CheckedClaim:
     """Check that the components are orthonormal and stretch nothing."""
     exact = certificate.components.astype(np.float64)
     error = stretch = math.inf
@@ -307,12 +305,7 @@ def _distortion_claims(
     if n_stated > _MOST_WORST:
         listed = f"{n_stated:,} pairs where at most {_MOST_WORST:,} are listed"
     return [
-        CheckedClaim(
-            "distortion",
-            f"{certificate.distortion:.9f}",
-            f"{distortion:.9f}",
-            holds=abs(certificate.distortion - distortion) <= _TOLERANCE,
-        ),
+        _number_claim("distortion", certificate.distortion, distortion),
         CheckedClaim(
             "worst pairs",
             _listing(certificate.worst_pairs),
@@ -392,8 +385,15 @@ def _spectral_claim(
     points, pairs = prepare_pairs(rows, certificate.pairs, rotate=True, storage=storage)
     stated = certificate.spectral_ratio or math.nan
     found = spectral_ratio(points, pairs, certificate.n_components)
-    holds = math.isfinite(found) and abs(stated - found) <= _TOLERANCE * found
-    return CheckedClaim("spectral ratio", f"{stated:.9f}", f"{found:.9f}", holds=holds)
+    return _number_claim("spectral ratio", stated, found, max(1.0, found))
+
+
+def _number_claim(
+    name: str, stated: float, found: float, scale: float = 1.0
+) -> CheckedClaim:
+    """Compare a number with the one stated, relative to a scale."""
+    holds = math.isfinite(found) and abs(stated - found) <= _TOLERANCE * scale
+    return CheckedClaim(name, f"{stated:.9f}", f"{found:.9f}", holds=holds)
 
 
 def _listing(pairs: Indices) -> str:
@@ -409,13 +409,10 @@ def _lower_bound_claim(
     found, fault = _proved_bound(certificate, counting, points)
     if fault:
         return CheckedClaim("lower bound", f"{lower:.9f}", fault, holds=False)
-    crossing = lower > certificate.distortion
-    return CheckedClaim(
-        "lower bound",
-        f"{lower:.9f}{', above the distortion' if crossing else ''}",
-        f"{found:.9f}",
-        holds=abs(lower - found) <= _TOLERANCE and not crossing,
-    )
+    claim = _number_claim("lower bound", lower, found)
+    if lower <= certificate.distortion:
+        return claim
+    return replace(claim, stated=f"{claim.stated}, above the distortion", holds=False)
 
 
 def _proved_bound(

@@ -27,8 +27,7 @@ from isoproj.proof.certificate import certificate_of
 from isoproj.reporting import facts as sections
 from isoproj.reporting.charts import charts_of
 from isoproj.reporting.facts import Facts
-from isoproj.reporting.maps import maps_beside, new_points
-from isoproj.reporting.measuring import Scene
+from isoproj.reporting.measuring import Scene, maps_beside, new_points
 from isoproj.reporting.wording import (
     METHOD_NAMES,
     amount,

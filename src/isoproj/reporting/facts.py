@@ -18,8 +18,7 @@ from isoproj.numerics.spectral import Fitted, Foreign, Indices
 from isoproj.proof.audit import AuditResult
 from isoproj.proof.certificate import Certificate, certificate_of
 from isoproj.proof.verify import check_claims
-from isoproj.reporting.maps import prefixes_of
-from isoproj.reporting.measuring import Sample, Scene, audited, sample_rows
+from isoproj.reporting.measuring import Sample, Scene, audited, prefixes_of, sample_rows
 from isoproj.reporting.pictures import png_data
 
 N_SHOWN = 6

@@ -157,22 +157,16 @@ def _arrow_batches(
 def _is_number(field: Foreign) -> bool:
     """Return whether a column holds numbers."""
     types = needed("pyarrow.types", extra="io", purpose="Arrow")
-    kind = field.type
-    return bool(
-        types.is_floating(kind) or types.is_integer(kind) or types.is_boolean(kind)
-    )
+    kinds = (types.is_floating, types.is_integer, types.is_boolean)
+    return any(is_kind(field.type) for is_kind in kinds)
 
 
 def _is_list(field: Foreign) -> bool:
     """Return whether a column holds lists of numbers."""
     types = needed("pyarrow.types", extra="io", purpose="Arrow")
-    kind = field.type
-    is_list = (
-        types.is_list(kind)
-        or types.is_large_list(kind)
-        or types.is_fixed_size_list(kind)
-    )
-    return bool(is_list and _is_number(kind.value_field))
+    kinds = (types.is_list, types.is_large_list, types.is_fixed_size_list)
+    is_list = any(is_kind(field.type) for is_kind in kinds)
+    return is_list and _is_number(field.type.value_field)
 
 
 def choose_fields(source: str, fields: list[Any], selection: Selection) -> list[Any]:
