@@ -117,7 +117,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Found:
+class FoundMap:
     """The map that a method found, before it is measured.
 
     ``columns`` has shape (n_dims, k) in the span, or (n_features, k) with
@@ -228,7 +228,7 @@ class Baseline(LinearProjection):
         return self
 
     @abstractmethod
-    def _search(self, task: Task) -> Found:
+    def _search(self, task: Task) -> FoundMap:
         """Run the method."""
 
     def _check_parameters(self) -> None:
@@ -239,14 +239,14 @@ class Baseline(LinearProjection):
         """Number of dimensions asked for."""
         return int(self.n_components or 1)
 
-    def _keep_span(self, task: Task) -> Found | None:
+    def _keep_span(self, task: Task) -> FoundMap | None:
         """Return the whole span where it fits into the dimensions asked for."""
         k = self.n_components
         if not self._keeps_span or k is None or k < task.points.n_dims:
             return None
-        return Found(columns=np.eye(task.points.n_dims), n_iter=0)
+        return FoundMap(columns=np.eye(task.points.n_dims), n_iter=0)
 
-    def _adopt(self, task: Task, found: Found) -> None:
+    def _adopt(self, task: Task, found: FoundMap) -> None:
         """Measure the map and set the fitted attributes."""
         self.components_ = _components(task, found, self.n_components)
         judged = audit(
@@ -273,7 +273,7 @@ class Baseline(LinearProjection):
         warnings.warn(msg, ConvergenceWarning, stacklevel=3)
 
 
-def _components(task: Task, found: Found, k: int | None) -> NDArray[Any]:
+def _components(task: Task, found: FoundMap, k: int | None) -> NDArray[Any]:
     """Return the rows that users get, in the precision of the data."""
     columns, dtype = found.columns, task.rows.dtype
     if found.is_orthonormal:

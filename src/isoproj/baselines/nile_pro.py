@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
-from isoproj.baselines.base import Baseline, Found, Task
+from isoproj.baselines.base import Baseline, FoundMap, Task
 from isoproj.baselines.fixed_rank import STEPS_PER_ROUND, FixedRankSearch
 from isoproj.baselines.isometry import Splitting, matrix_root, outside_band, union
 from isoproj.estimators.descriptions import described_by
@@ -70,7 +70,7 @@ class NILEPro(Baseline):
     penalty: float = 0.2
     max_iter: int = 500
 
-    def _search(self, task: Task) -> Found:
+    def _search(self, task: Task) -> FoundMap:
         return _FixedRank(task, self._k, self.penalty).search(int(self.max_iter))
 
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse
 
-from isoproj.baselines.base import Baseline, Best, Found, Task
+from isoproj.baselines.base import Baseline, Best, FoundMap, Task
 from isoproj.baselines.fantope import FractionalProjection
 from isoproj.baselines.isometry import union
 from isoproj.estimators.base import check_positive
@@ -128,7 +128,7 @@ default="deterministic"
         check_positive("n_rounds", self.n_rounds, integral=True)
         require(self.slack > 0.0, "slack", self.slack, "be above 0", "Try 1.0.")
 
-    def _search(self, task: Task) -> Found:
+    def _search(self, task: Task) -> FoundMap:
         pool = task.pool()
         if self.solver == "relaxation":
             relaxed = _solve_ours(task, pool, self._k, self.tol)
@@ -137,7 +137,7 @@ default="deterministic"
         fractional = FractionalProjection.of(relaxed.factor @ relaxed.factor.T)
         ends = pool.extremes(relaxed.factor, n_low=1)
         columns, is_whole = self._rounded(fractional, pool, task)
-        return Found(
+        return FoundMap(
             columns=columns,
             n_iter=relaxed.n_iter,
             status=relaxed.status if is_whole else Status.TIME_LIMIT,

@@ -6,18 +6,9 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from isoproj.cli import models
 from isoproj.cli.console import Console
 from isoproj.cli.errors import ClaimFailed, UsageError
-from isoproj.cli.models import (
-    check_map_name,
-    load_model,
-    map_of,
-    memory_limit,
-    options_data,
-    pair_options,
-    read_labels,
-    read_queries,
-)
 from isoproj.cli.payloads import told, told_data, told_or_null
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.proof.audit import AuditResult
@@ -53,14 +44,14 @@ def audit(options: argparse.Namespace, console: Console) -> None:
     if recall is None and options.queries is not None:
         msg = "--queries needs --recall or --recall-at-least. Add --recall 10."
         raise UsageError(msg)
-    check_map_name(options.model)
-    data = options_data(options, min_rows=2)
-    read = map_of(options.model, data, options.orientation)
+    models.check_map_name(options.model)
+    data = models.options_data(options, min_rows=2)
+    read = models.map_of(options.model, data, options.orientation)
     console.note(str(data))
-    queries = read_queries(options, data)
-    labels = read_labels(options.labels, data)
+    queries = models.read_queries(options, data)
+    labels = models.read_labels(options.labels, data)
     usual = read.pairs.elsewhere(labels)
-    pairs = replace(usual, labels=labels, **pair_options(options))
+    pairs = replace(usual, labels=labels, **models.pair_options(options))
     with console.progress("auditing"):
         result, *parts = [
             measure(
@@ -72,7 +63,7 @@ def audit(options: argparse.Namespace, console: Console) -> None:
                 recall=recall,
                 metric=options.metric,
                 queries=queries,
-                memory_limit=memory_limit(options),
+                memory_limit=models.memory_limit(options),
             )
             for k in (None, *read.prefixes)
         ]
@@ -102,14 +93,14 @@ def audit(options: argparse.Namespace, console: Console) -> None:
 
 def verify(options: argparse.Namespace, console: Console) -> None:
     """Recompute every claim of a model from the data; fail if one does not hold."""
-    model = load_model(options.model)
-    data = options_data(options, min_rows=2)
+    model = models.load_model(options.model)
+    data = models.options_data(options, min_rows=2)
     console.note(str(data))
     with console.progress("verifying"):
         claims = check_claims(
             model.certificate if model.estimator is None else model.estimator,
             data.points,
-            memory_limit=memory_limit(options),
+            memory_limit=models.memory_limit(options),
             names=data.names,
         )
     verified = all(claim.holds for claim in claims)

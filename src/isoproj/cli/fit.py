@@ -10,22 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import isoproj
+from isoproj.cli import models, outputs
 from isoproj.cli.console import Console
 from isoproj.cli.errors import Interrupted, UsageError
-from isoproj.cli.models import (
-    check_dimensions,
-    options_data,
-    pair_options,
-    prefix_table,
-    read_labels,
-)
-from isoproj.cli.outputs import (
-    check_model_name,
-    check_output,
-    check_outputs,
-    input_files,
-    saved,
-)
 from isoproj.cli.payloads import told_data, told_heldout, told_or_null, told_prefixes
 from isoproj.estimators.estimate import FitEstimate
 from isoproj.numerics.arrays import Rows, as_dense
@@ -50,18 +37,20 @@ _PARAMETERS = (
 def fit(options: argparse.Namespace, console: Console) -> None:
     """Fit, certify and save a model; raise Interrupted after Ctrl-C."""
     _check_method(options)
-    check_outputs(options, options.output)
-    check_model_name(options.output)
+    outputs.check_outputs(options, options.output)
+    outputs.check_model_name(options.output)
     if options.checkpoint is not None:
-        check_output(options.checkpoint, inputs=input_files(options), force=True)
-    data = options_data(options, min_rows=2)
+        outputs.check_output(
+            options.checkpoint, inputs=outputs.input_files(options), force=True
+        )
+    data = models.options_data(options, min_rows=2)
     if options.n_components is not None:
-        check_dimensions([options.n_components], data)
+        models.check_dimensions([options.n_components], data)
     console.note(str(data))
     if options.estimate:
         _tell_estimate(options, console, data)
         return
-    labels = read_labels(options.labels, data)
+    labels = models.read_labels(options.labels, data)
     is_capped = options.method == "guaranteed-pca"
     name = "GuaranteedPCA" if is_capped else "NearIsometricProjection"
     model = getattr(isoproj, name)(**_parameters(options))
@@ -76,7 +65,7 @@ def fit(options: argparse.Namespace, console: Console) -> None:
     if data.names is not None:
         model.feature_names_in_ = np.asarray(data.names, dtype=object)
     if options.output is not None:
-        options.output = saved(console, options.output, model.save)
+        options.output = outputs.saved(console, options.output, model.save)
     _show(options, console, model, seconds)
     # A loss above this is explained.
     if model.distortion_ > 0.95 and model.heldout_ is None:
@@ -151,7 +140,7 @@ def _parameters(options: argparse.Namespace) -> dict[str, Any]:
         "n_components": options.n_components,
         "random_state": options.seed,
         **given,
-        **pair_options(options),
+        **models.pair_options(options),
     }
 
 
@@ -191,7 +180,7 @@ def _show(
             f"times {model.scale_:.6f}"
         )
     if certificate.prefixes:
-        console.table(*prefix_table(certificate))
+        console.table(*models.prefix_table(certificate))
     if model.heldout_ is not None:
         console.say(str(model.heldout_))
     console.say(

@@ -129,7 +129,8 @@ class Mapped:
         while isinstance(base, np.ndarray):
             root = base if isinstance(base, np.memmap) else root
             base = base.base  # type: ignore[assignment]
-        if root is None or root.filename is None:
+        # Only forwards can another process map the file again.
+        if root is None or root.filename is None or min(array.strides, default=0) < 0:
             return None
         start = array.__array_interface__["data"][0]
         return Mapped(
@@ -143,12 +144,6 @@ class Mapped:
     def open(self) -> NDArray[Any]:
         """Map the array again, read-only; raise OSError or ValueError if that fails."""
         reach = sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True))
-        if min(self.strides) < 0:
-            msg = (
-                f"{self.path} must be mapped with positive strides; got "
-                f"{self.strides}. Copy the rows first."
-            )
-            raise ValueError(msg)
         raw = np.memmap(
             self.path,
             dtype=np.uint8,

@@ -25,16 +25,10 @@ from isoproj.plot.marks import Chart
 from isoproj.plot.style import css_palette
 from isoproj.proof.certificate import certificate_of
 from isoproj.reporting import facts as sections
+from isoproj.reporting import wording
 from isoproj.reporting.charts import charts_of
 from isoproj.reporting.facts import Facts
 from isoproj.reporting.measuring import Scene, maps_beside, new_points
-from isoproj.reporting.wording import (
-    METHOD_NAMES,
-    amount,
-    commands,
-    percent,
-    sentences,
-)
 
 SUFFIXES: dict[str, Literal["html", "markdown", "json"]] = {
     ".html": "html",
@@ -238,8 +232,8 @@ def _rendered(name: str, facts: Facts, *, is_card: bool = False) -> str:
         "is_card": is_card,
         "title": facts["data"]["name"] or facts["model"]["name"] or "a fitted model",
         "sentence": markup(_strong_numbers(html.escape(facts["sentence"]))),
-        "say": sentences(facts),
-        "commands": commands(facts),
+        "say": wording.sentences(facts),
+        "commands": wording.commands(facts),
         # Charts are built as trees of elements, so that their texts are escaped.
         "charts": {
             name: {
@@ -250,7 +244,7 @@ def _rendered(name: str, facts: Facts, *, is_card: bool = False) -> str:
             for name, chart in drawn.items()
         },
         "palette": css_palette(),
-        "names": METHOD_NAMES,
+        "names": wording.METHOD_NAMES,
     }
     return str(template.render(**shown))
 
@@ -273,7 +267,9 @@ def _environment() -> Foreign:
         keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters.update(percent=percent, amount=amount, gap=gap_in_words)
+    environment.filters.update(
+        percent=wording.percent, amount=wording.amount, gap=gap_in_words
+    )
     environment.filters.update(plain=_plain_markdown, fenced=_fenced)
     environment.filters.update(at_least=at_least, at_most=at_most)
     return environment
