@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from isoproj.numerics.arrays import Rows, check_points
 from isoproj.numerics.container import write_atomically
 from isoproj.numerics.extras import needed
-from isoproj.numerics.rounding import at_least, at_most, gap_in_words
+from isoproj.numerics.rounding import at_least, at_most, gap_in_words, paired
 from isoproj.pairs.nearness import Metric
 from isoproj.plot import svg
 from isoproj.plot.images import image_shape_of
@@ -276,7 +276,7 @@ def _environment() -> Any:  # noqa: ANN401 - jinja2's
     )
     environment.filters.update(percent=percent, amount=amount, gap=gap_in_words)
     environment.filters.update(plain=_plain_markdown, fenced=_fenced)
-    environment.filters.update(at_least=at_least, at_most=at_most)
+    environment.filters.update(at_least=at_least, at_most=at_most, paired=paired)
     return environment
 
 

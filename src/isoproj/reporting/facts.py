@@ -101,6 +101,7 @@ def _data_facts(certificate: Certificate) -> Facts:
         "n_features": certificate.n_features,
         "n_pairs": certificate.n_pairs,
         "n_identical": certificate.n_identical,
+        "things": certificate.pairs.things,
         "pairs": certificate.pairs.described(certificate.pair_kind),
         "fingerprint": certificate.fingerprint,
     }
@@ -259,8 +260,13 @@ def _histogram(scene: Scene) -> Facts:
     return {
         "edges": _floats(found["pca"][1]),
         "counts": {name: counts.tolist() for name, (counts, _) in found.items()},
-        "sampling": scene.sample.facts | {"n_pairs": scene.audits["isoproj"].n_pairs},
+        "sampling": _sampling(scene.sample, scene.audits["isoproj"]),
     }
+
+
+def _sampling(sample: Sample, result: AuditResult) -> Facts:
+    """Return what was measured: how many rows, and how much of what counts."""
+    return sample.facts | {"n_pairs": result.n_pairs, "things": result.things}
 
 
 def told_pairs(
@@ -316,7 +322,7 @@ def heldout(scene: Scene, rows: Rows, name: str | None, max_pairs: int) -> Facts
         "name": file_name(name),
         "n_points": int(rows.shape[0]),
         "methods": _methods(sample, audits),
-        "sampling": sample.facts | {"n_pairs": audits["isoproj"].n_pairs},
+        "sampling": _sampling(sample, audits["isoproj"]),
         "pairs": str(sample.pairs),
     }
 

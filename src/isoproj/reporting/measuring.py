@@ -73,7 +73,8 @@ class Scene:
         self.points, _ = prepare_pairs(rows, certificate.pairs, rotate=True)
         self.sample = sample_rows(rows, certificate.pairs, max_pairs)
         # In one dimension numpy returns a number.
-        covariance = np.cov(self.points.coordinates, rowvar=False)
+        coordinates = self.points.coordinates[: rows.shape[0]]
+        covariance = np.cov(coordinates, rowvar=False)
         self._covariance = np.atleast_2d(covariance)
         self._axes = np.asarray(np.linalg.eigh(self._covariance)[1][:, ::-1])
         components = certificate.components.astype(np.float64)
