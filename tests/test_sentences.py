@@ -48,6 +48,7 @@ SCENES = {
     "nested": ("-k", 10, *QUICK, "--nested", 4),
     "guaranteed": ("-k", 4, *QUICK, "--method", "guaranteed-pca"),
     "heldout": ("-k", 7, *QUICK, "--heldout", 30),
+    "fewest": ("--max-distortion", 0.5, *QUICK),
     "directions": ("-k", 4, *QUICK, "--pairs", "directions"),
     "norms": ("-k", 4, *QUICK, "--include-norms"),
     "heldout norms": ("-k", 4, *QUICK, "--include-norms", "--heldout", 30),
@@ -166,6 +167,16 @@ def every_one(f, n, what, kept, k, most):
     assert int(k) == f.k
     below(kept, 1.0 - f.distortion, 100)
     above(most, 1.0 - f.lower, 100)
+
+
+def excluded(f, k, cap):
+    """Hold the proof of an exclusion against the cap, which is rounded down."""
+    proof = f.c.exclusion
+    x = unit(f.points, proof.excluding_pairs)
+    moment = x.T @ (proof.excluding_weights[:, None] * x)
+    assert int(k) == proof.n_components < f.k
+    below(cap, proof.cap, 100)
+    assert 1.0 - np.linalg.eigvalsh(moment)[-int(k) :].sum() > proof.cap - 1e-9
 
 
 def over(f, n, total, share):
@@ -337,10 +348,14 @@ STATIC = [
 PATTERNS = [
     (
         rf"Every one of {N} ([a-z ]+) keeps at least {D}% of its squared length in {N} "
-        rf"dimensions; no projection can guarantee more than {D}%\.",
+        rf"dimensions?; no projection can guarantee more than {D}%\.",
         every_one,
     ),
-    (rf"Its first {N} dimensions keep at least {D}%, of at most {D}%\.", first),
+    (
+        rf"No projection to {N} or fewer dimensions loses at most {D}% of every pair\.",
+        excluded,
+    ),
+    (rf"Its first {N} dimensions? keeps? at least {D}%, of at most {D}%\.", first),
     (
         rf"Sampled: of all pairs, with 95 % confidence, at most {D}% (?:keep less|lose "
         r"more)\.",
@@ -380,7 +395,10 @@ PATTERNS = [
         r"% confidence\.",
         promised,
     ),
-    (rf"some pair keeps at most {D}% in any projection to {N} dimensions", much),
+    (
+        rf"some (?:pair|row) keeps at most {D}% in any projection to {N} dimensions?",
+        much,
+    ),
     (
         rf"the worst are {S} apart or less, others {S}: leave them out with "
         rf"--min-distance {S}",
@@ -389,7 +407,7 @@ PATTERNS = [
     (
         rf"Over (?:all|the) {N} {W}, the worst loses {D} of its squared length\. "
         rf"((?:The hull of the directions|Weights) [^.]*?{N} of these {W}[^.]*) that "
-        rf"no projection to {N} dimensions loses less than {D}\.",
+        rf"no projection to {N} dimensions? loses less than {D}\.",
         told_proof,
     ),
     (
@@ -595,3 +613,10 @@ def test_curves_over_a_sample_say_so(tmp_path, run):
     assert status == 0
     assert "worst sampled pair loses" in out
     assert "95 % confidence" in out
+
+
+def test_no_loss_is_a_negative_zero():
+    X = np.random.default_rng(0).normal(size=(24, 7)).astype(np.float32)
+    for pairs in ("all", "directions"):
+        model = NearIsometricProjection(6, pairs=pairs, tol=0.5, random_state=0).fit(X)
+        assert not re.search(r"-0[.%]", model.report(X).markdown())

@@ -245,7 +245,7 @@ def _methods(sample: Sample, audits: dict[str, AuditResult]) -> list[Facts]:
             "distortion": max(0.0, result.distortion),
             # The worst pair of a sample loses no more than the worst of all.
             "distortion_is": "exact" if sample.is_whole else "at least",
-            "mean": result.mean,
+            "mean": max(0.0, result.mean),
             "quantiles": {f"{q:g}": value for q, value in result.quantiles.items()},
         }
         for name, result in audits.items()
@@ -307,7 +307,7 @@ def _images(pair: Indices, rows: Rows, shape: tuple[int, int]) -> list[str] | No
 def _bare_pairs(certificate: Certificate) -> list[Facts]:
     """Return the worst pairs as the certificate states them."""
     pairs = certificate.worst_pairs[:N_SHOWN].tolist()
-    losses = certificate.worst_distortions[:N_SHOWN].tolist()
+    losses = np.maximum(0.0, certificate.worst_distortions[:N_SHOWN]).tolist()
     return [
         {"pair": pair, "isoproj": loss, "pca": None, "labels": None, "images": None}
         for pair, loss in zip(pairs, losses, strict=True)
