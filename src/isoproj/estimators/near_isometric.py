@@ -300,6 +300,8 @@ class NearIsometricProjection(CertifiedProjection):
             self._take_in(geometry, journal, last)
         if self.updated_ == "refined":
             self._warn(geometry)
+        else:
+            geometry.warn_of_rounding(self.certificate_, stacklevel=2)
         return self
 
     def _take_in(self, geometry: Geometry, journal: Journal, last: Certificate) -> None:
