@@ -329,7 +329,7 @@ def test_warnings_are_lines_and_part_of_the_json(folder, run, checked, points):
     status, out, err = run("fit", "copies.npy", "-k", 2, "--json", *QUICK)
     assert status == 0
     assert len(checked(out)["warnings"]) == 1
-    assert "note: 2 points repeat another exactly" in err
+    assert "not counted: 2 pairs of identical points." in err
     assert run("fit", "copies.npy", "-k", 2, "-q", *QUICK)[2] == ""
 
 

@@ -10,6 +10,7 @@ from isoproj.cli import models
 from isoproj.cli.console import Console
 from isoproj.cli.errors import ClaimFailed, UsageError
 from isoproj.cli.payloads import told, told_data, told_or_null
+from isoproj.numerics.rounding import paired
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.proof.audit import AuditResult
 from isoproj.proof.audit import audit as measure
@@ -26,11 +27,11 @@ class _Gate:
     holds: bool
     rows: Sequence[Sequence[int]]
 
-    @property
-    def line(self) -> str:
-        """The claim in one line, with its rows if it fails."""
+    def line(self, origin: int | None) -> str:
+        """Return the claim in one line, with its rows if it fails."""
         word = "holds" if self.holds else "FAILS"
-        shown = "; ".join(" and ".join(map(str, row)) for row in self.rows)
+        named = [paired(r, origin) if r[1:] else str(*r) for r in self.rows]
+        shown = "; ".join(named)
         rows = "" if self.holds or not shown else f", rows {shown}"
         return f"{word}: {self.name} {self.found:.6f}, allowed {self.allowed}{rows}"
 
@@ -167,18 +168,25 @@ def _show(
             for k, part in prefixes.items()
         ]
         console.table(["dimensions", "worst pair loses", "mean", *asked], rows)
-    _table(console, "worst pairs", result.worst_pairs, result.worst_distortions)
+    worst = result.worst_pairs, result.worst_distortions
+    _table(console, "worst pairs", *worst, result.origin)
     found = result.neighbors
     if found is not None:
         _table(console, "worst neighbours", found.distorted, found.distortions)
     for claim in claims:
-        console.say(claim.line)
+        console.say(claim.line(result.origin))
 
 
-def _table(console: Console, title: str, pairs: Indices, losses: Array) -> None:
+def _table(
+    console: Console,
+    title: str,
+    pairs: Indices,
+    losses: Array,
+    origin: int | None = None,
+) -> None:
     """Print pairs with the share that they lose."""
     rows = [
-        [f"{i} and {j}", f"{loss:.6f}"]
-        for (i, j), loss in zip(pairs.tolist(), losses.tolist(), strict=True)
+        [paired(pair, origin), f"{loss:.6f}"]
+        for pair, loss in zip(pairs.tolist(), losses.tolist(), strict=True)
     ]
     console.table([title, "lose"], rows)

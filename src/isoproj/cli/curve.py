@@ -8,7 +8,12 @@ from isoproj.cli import models
 from isoproj.cli.console import Console
 from isoproj.cli.outputs import check_outputs, save_plot
 from isoproj.cli.payloads import told, told_data
-from isoproj.estimators.curves import distortion_curve, guarantee_frontier
+from isoproj.estimators.curves import (
+    DistortionCurve,
+    Frontier,
+    distortion_curve,
+    guarantee_frontier,
+)
 from isoproj.numerics.rounding import counted
 
 
@@ -30,13 +35,14 @@ def curve(options: argparse.Namespace, console: Console) -> None:
             random_state=options.seed,
         )
     save_plot(console, options.plot, found.plot)
-    console.say(str(found))
+    _say(console, found)
     if found.knees:
         console.say(f"knees: k = {', '.join(map(str, found.knees))}")
     targets = []
     for target in options.targets:
         sufficient, impossible = found.needed(target)
-        console.say(_sentence(target, sufficient, impossible))
+        say = _sentence(target, sufficient, impossible)
+        console.say(say + " (sampled pairs)" * bool(found.sampled_words))
         targets.append(
             told("Target", target=target, sufficient=sufficient, impossible=impossible)
         )
@@ -67,7 +73,7 @@ def frontier(options: argparse.Namespace, console: Console) -> None:
             random_state=options.seed,
         )
     save_plot(console, options.plot, found.plot)
-    console.say(str(found))
+    _say(console, found)
     points = [
         told(
             "FrontierPoint",
@@ -79,6 +85,13 @@ def frontier(options: argparse.Namespace, console: Console) -> None:
         for cap, worst, kept, bound in found
     ]
     console.tell("frontier", found, data=told_data(data), frontier=points)
+
+
+def _say(console: Console, found: DistortionCurve | Frontier) -> None:
+    """Print the table, and what it says of all pairs where it is over a sample."""
+    console.say(str(found))
+    if found.sampled_words:
+        console.say(found.sampled_words)
 
 
 def _sentence(target: float, sufficient: int | None, impossible: int) -> str:

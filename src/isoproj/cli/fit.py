@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from isoproj.estimators.estimate import FitEstimate
 from isoproj.numerics.arrays import Rows, as_dense
 from isoproj.numerics.rounding import at_least, at_most, counted, excess
 from isoproj.numerics.spectral import Array, Indices
+from isoproj.pairs.rule import PairKind
 from isoproj.proof.certificate import Certificate
 from isoproj.solvers.api import Status
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from isoproj import GuaranteedPCA, NearIsometricProjection
     from isoproj.files.read.reading import DataFile
 
-# Default number of steps of the paper's solver.
-_PROOFS = {"fantope": "weights on pairs", "hull": "the hull of some pairs"}
+# What a proof rests on, before the name of the pairs.
+_PROOFS = {"fantope": "weights on", "hull": "the hull of some"}
 # Options whose names are those of parameters.
 _PARAMETERS = (
     "max_distortion slack objective solver tol max_iter time_limit scale checkpoint "
@@ -153,18 +153,14 @@ def _show(
     """Print the result of a fit."""
     certificate = model.certificate_
     gap = certificate.optimality_gap
-    i, j = _worst_pairs(model)[0]
     console.say(str(certificate))
     if certificate.sampled_words:
         console.say(f"over         {certificate.scope}; {certificate.sampled_words}")
-    console.say(
-        f"worst pair   rows {i} and {j} lose {model.distortion_:.6f} of their squared "
-        "distance"
-    )
+    console.say(_worst_pair(model))
     above = f", so {excess(gap)}" if np.isfinite(gap) else ""
     console.say(
         f"lower bound  {at_least(model.lower_bound_, 6)}{above} "
-        f"(proved by {_PROOFS[certificate.proof]})"
+        f"(proved by {_PROOFS[certificate.proof]} {certificate.pairs.things})"
     )
     solver = getattr(model, "solver", "guaranteed")
     guarantee = certificate.guarantee
@@ -199,6 +195,15 @@ def _show(
         console.note("not saved; add -o model.isoproj to keep the model")
 
 
+def _worst_pair(model: NearIsometricProjection | GuaranteedPCA) -> str:
+    """Return what the worst pair loses, or the row that loses more, in one line."""
+    (i, j), lost = _worst_pairs(model)[0], f"{model.distortion_:.6f}"
+    certificate, heldout = model.certificate_, model.heldout_
+    if j == (certificate.n_points if heldout is None else heldout.n_rows):
+        return f"worst row    row {i} loses {lost} of its squared length"
+    return f"worst pair   rows {i} and {j} lose {lost} of their squared distance"
+
+
 def _worst_pairs(model: NearIsometricProjection | GuaranteedPCA) -> Indices:
     """Return the worst pairs, with the numbers that their rows have in the data.
 
@@ -224,27 +229,27 @@ def _is_above_tol(model: NearIsometricProjection | GuaranteedPCA) -> bool:
 
 def _why_so_much(certificate: Certificate, rows: Rows) -> str:
     """Return one line on what a loss of nearly everything means, and what to do."""
-    k = certificate.n_components
+    k, is_all = certificate.n_components, certificate.pair_kind is PairKind.ALL
+    things = certificate.pairs.things
     text = (
-        f"much lost    some pair keeps at most "
+        f"much lost    some {'pair' if 'pair' in things else 'row'} keeps at most "
         f"{at_most(100 * (1.0 - certificate.lower_bound), 2)}% in any projection to "
-        f"{counted(k, 'dimension')}"
+        f"{counted(k, 'dimension')}; take more dimensions"
     )
     pairs = certificate.worst_pairs
     pairs = pairs[(pairs < rows.shape[0]).all(axis=1)]
     drawn = np.random.default_rng(0).integers(rows.shape[0], size=(1000, 2))
     worst = _lengths(rows, pairs).max(initial=0.0)
     usual = float(np.median(_lengths(rows, drawn)))
-    if 0.0 < worst < usual / 2.0:
-        # Three digits, rounded up, so that the option leaves them all out.
-        digits = max(0, 2 - math.floor(math.log10(worst)))
-        least = at_most(1.001 * worst, digits)
+    if is_all and 0.0 < worst < usual / 2.0:
+        # Rounding to three digits takes less than what is added.
+        least = f"{1.006 * worst:.3g}"
         text += (
             f"; the worst are {least} apart or less, others {usual:.3g}: leave them "
-            f"out with --min-distance {least}, or take more dimensions"
+            f"out with --min-distance {least}"
         )
-    else:
-        text += "; take more dimensions, or fewer pairs: --pairs neighbors"
+    elif is_all:
+        text += ", or fewer pairs: --pairs neighbors"
     return text
 
 

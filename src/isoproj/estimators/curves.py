@@ -126,8 +126,13 @@ class DistortionCurve(Tabular):
         """
         return isoproj.plot.distortion_curve(self, ax=ax)
 
+    @property
+    def sampled_words(self) -> str:
+        """What samples say of all pairs, with confidence; empty without a sample."""
+        return _sampled_words(self.certificates)
+
     def _table(self) -> Table:
-        return ["k", "worst pair loses", "lower bound"], [
+        return ["k", _worst_of(self.certificates), "lower bound"], [
             [f"{k}", f"{upper:.4f}", at_least(lower)] for k, upper, lower in self
         ]
 
@@ -246,12 +251,23 @@ def _certified_curve(
 def _warn_of_sample(certificates: Sequence[Certificate], geometry: Geometry) -> None:
     """Warn if time was short of a walk over all pairs that the user asked for."""
     if certificates and certificates[0].pair_kind is not geometry.pairs.kind:
-        worst = max(certificates, key=lambda each: each.sampled_share or 0.0)
         msg = (
             "Time was short of a walk over all pairs: losses are over a sample alone "
-            f"({worst.sampled_words}). Raise time_limit."
+            f"({_sampled_words(certificates)}). Raise time_limit."
         )
         warnings.warn(msg, ConvergenceWarning, stacklevel=3)
+
+
+def _sampled_words(certificates: Sequence[Certificate]) -> str:
+    """Return what the samples of some fits say of all pairs; empty without one."""
+    found = sorted(certificates, key=lambda each: each.sampled_share or 0.0)
+    return found[-1].sampled_words if found else ""
+
+
+def _worst_of(certificates: Sequence[Certificate]) -> str:
+    """Return the head of a column of losses."""
+    is_sampled = bool(_sampled_words(certificates))
+    return f"worst {'sampled ' * is_sampled}pair loses"
 
 
 def _checked_ks(ks: Iterable[int] | None, n_dims: int, n_features: int) -> list[int]:
@@ -314,8 +330,13 @@ class Frontier(Tabular):
         """
         return isoproj.plot.frontier(self, ax=ax)
 
+    @property
+    def sampled_words(self) -> str:
+        """As for `DistortionCurve`."""
+        return _sampled_words(self.certificates)
+
     def _table(self) -> Table:
-        names = ["cap", "worst pair loses", "kept", "at most"]
+        names = ["cap", _worst_of(self.certificates), "kept", "at most"]
         return names, [
             [*(f"{value:.4f}" for value in found), at_most(bound)]
             for *found, bound in self

@@ -19,13 +19,19 @@ from isoproj.exceptions import DuplicatePointsWarning, InfeasibleError
 from isoproj.numerics.arrays import Rows, as_dense
 from isoproj.numerics.interrupts import Stop
 from isoproj.numerics.progress import Notice, OutOfTime, ending_within, tell
-from isoproj.numerics.rounding import at_least, at_most
+from isoproj.numerics.rounding import at_least, at_most, counted
 from isoproj.numerics.spectral import Array, Indices, Map
 from isoproj.numerics.storage import MEMORY_LIMIT, Storage
 from isoproj.pairs.estimate import scan_seconds
 from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.points import Points
-from isoproj.pairs.rule import PairRule, PairSet, prepare_pairs, sampled_instead
+from isoproj.pairs.rule import (
+    PairKind,
+    PairRule,
+    PairSet,
+    prepare_pairs,
+    sampled_instead,
+)
 from isoproj.proof.bounds import (
     certify,
     certify_exclusion,
@@ -75,11 +81,13 @@ class Geometry:
             rows, rule, rotate=True, seed=seed, storage=storage
         )
         if pairs.n_identical:
-            msg = (
-                f"{points.n_copies} points repeat another exactly; "
-                f"{pairs.n_identical} pairs of identical points have no direction and "
-                "do not count."
-            )
+            n, first = int(rows.shape[0]), points.first_copy
+            n_zero = int(np.isin(first[:n], first[n:]).sum())
+            told = [f"{counted(n_zero, 'row')} of zeros"] if n_zero else []
+            if pairs.n_identical > n_zero:
+                n_same = pairs.n_identical - n_zero
+                told.insert(0, f"{counted(n_same, 'pair')} of identical points")
+            msg = f"Without direction, and so not counted: {', '.join(told)}."
             warnings.warn(msg, DuplicatePointsWarning, stacklevel=3)
         limit = MEMORY_LIMIT if storage is None else storage.limit
         return Geometry(rows, points, pairs, limit, engine)
@@ -325,13 +333,14 @@ class Geometry:
 def _refusal(certificate: Certificate, cap: float) -> str:
     """Return why a cap is refused: it is impossible, or it was not reached."""
     k, found = certificate.n_components, at_most(certificate.distortion)
+    is_sampled = certificate.pair_kind is PairKind.SAMPLED
+    possible = "" if is_sampled else f"; {found} is possible"
     lower = at_least(certificate.lower_bound)
     if cap < certificate.lower_bound:
         return (
             f"max_distortion={cap:g} is impossible in {k} dimensions: every "
             f"projection loses {lower} or more of some pair, proved by the certificate "
-            f"of this error; {found} is possible. Raise max_distortion, or "
-            "n_components."
+            f"of this error{possible}. Raise max_distortion, or n_components."
         )
     return (
         f"max_distortion={cap:g} was not reached in {k} dimensions: the best "

@@ -295,6 +295,10 @@ class NearIsometricProjection(CertifiedProjection):
         )
         with telling(type(self).__name__, self.verbose):
             self._take_in(geometry, journal, last)
+        if self.updated_ == "refined":
+            self._warn(geometry)
+        else:
+            geometry.warn_of_rounding(self.certificate_, stacklevel=2)
         return self
 
     def _take_in(self, geometry: Geometry, journal: Journal, last: Certificate) -> None:
@@ -332,7 +336,6 @@ class NearIsometricProjection(CertifiedProjection):
         self._adopt(replace(certificate, exclusion=last.exclusion))
         if result is not None:
             self._adopt_solve(result)
-        geometry.warn_of_rounding(certificate, stacklevel=3)
 
     def _check_parameters(self, n_features: int) -> None:
         super()._check_parameters(n_features)

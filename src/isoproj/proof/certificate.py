@@ -31,6 +31,9 @@ _RULES = {
     PairKind.WITHIN: "of one class by the maker's labels",
     PairKind.QUERIES: "of a query and another row by the maker's marks",
 }
+# What is measured of pairs and rows.
+_SIZES = {"pairs": "distances", "rows": "lengths"}
+_SIZES["pairs and rows"] = "distances and lengths"
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True, repr=False)
@@ -232,18 +235,16 @@ class Certificate(Shown):
     @property
     def scope(self) -> str:
         """Which pairs the claims are about: how many of how many, and by which rule."""
-        n, kind = self.n_points, self.pair_kind
-        what, total = "pairs", n * (n - 1) // 2
-        if kind is PairKind.DIRECTIONS:
-            what, total = "rows", n
-        elif self.include_norms:
-            what, total = "pairs and rows", total + n
+        n, kind, what = self.n_points, self.pair_kind, self.pairs.things
+        total = n * (n - 1) // 2 * ("pairs" in what) + n * ("rows" in what)
         rules = [_RULES[kind]] if kind in _RULES else []
         if self.min_distance > 0.0:
             rules.append(f"at least {self.pairs.least} apart")
         if self.n_pairs == total and not rules:
             return f"all {total:,} {what}"
-        rule = "; ".join(rules or ["all that are not identical"])
+        none = what.replace("pairs", "identical").replace("rows", "zero")
+        none = none.replace("and", "or")
+        rule = "; ".join(rules or [f"all that are not {none}"])
         return f"{self.n_pairs:,} of {total:,} {what} ({rule})"
 
     @property
@@ -253,7 +254,7 @@ class Certificate(Shown):
             return ""
         share = 1.0 if self.sampled_share is None else self.sampled_share
         return (
-            "sampled: of all pairs, with 95 % confidence, at most "
+            f"sampled: of all {self.pairs.things}, with 95 % confidence, at most "
             f"{at_most(100 * share)}% lose more"
         )
 
@@ -270,14 +271,9 @@ class Certificate(Shown):
 
     def __str__(self) -> str:
         # Percentages are rounded so that the statement remains true.
+        what, rest = _SIZES[self.pairs.things], ""
         if self.pair_kind is PairKind.SAMPLED:
-            what = "sampled distances"
-            rest = f" {self.sampled_words.capitalize()}."
-        else:
-            is_of_rows = self.pair_kind is PairKind.DIRECTIONS
-            what = "lengths" if is_of_rows else "distances"
-            what = "distances and lengths" if self.include_norms else what
-            rest = ""
+            what, rest = f"sampled {what}", f" {self.sampled_words.capitalize()}."
         sentence = (
             f"Every one of {self.n_pairs:,} {what} keeps at least "
             f"{at_least(100 * (1.0 - self.distortion), 2)}% of its squared length in "
@@ -369,8 +365,9 @@ def _unpacked(
 
 def _prefix_sentence(prefix: Certificate) -> str:
     """Return what the first rows of a nested projection keep, in words."""
+    k = prefix.n_components
     return (
-        f"Its first {counted(prefix.n_components, 'dimension')} keep at least "
+        f"Its first {counted(k, 'dimension')} keep{'s' * (k == 1)} at least "
         f"{at_least(100 * (1.0 - prefix.distortion), 2)}%, of at most "
         f"{at_most(100 * (1.0 - prefix.lower_bound), 2)}%."
     )

@@ -239,7 +239,7 @@ class Heldout(Shown):
                 lines.append(f"{name:<17}no pair counts")
                 continue
             lines.append(
-                f"{name:<17}{result.n_pairs:,} pairs, the worst loses "
+                f"{name:<17}{result.n_pairs:,} {result.things}, the worst loses "
                 f"{result.distortion:.4f}, 99.9% lose at most "
                 f"{at_most(result.quantiles[0.999])}, mean {result.mean:.4f}"
             )
@@ -328,7 +328,11 @@ def measure_heldout(
     if within is not None:
         # In numbers of all rows; the origin comes last.
         numbers = np.append(split.heldout, rows.shape[0])
-        within = replace(within, worst_pairs=numbers[within.worst_pairs])
+        within = replace(
+            within,
+            worst_pairs=numbers[within.worst_pairs],
+            origin=None if within.origin is None else int(rows.shape[0]),
+        )
     between = replace(
         rule, pairs=_between(rows, split, rule), labels=None, include_norms=False
     )

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from isoproj.numerics.arrays import Rows, check_points
 from isoproj.numerics.container import write_atomically
 from isoproj.numerics.extras import needed
-from isoproj.numerics.rounding import at_least, at_most, gap_in_words
+from isoproj.numerics.rounding import at_least, at_most, gap_in_words, paired
 from isoproj.numerics.spectral import Fitted, Foreign
 from isoproj.pairs.nearness import Metric
 from isoproj.plot import svg
@@ -271,7 +271,7 @@ def _environment() -> Foreign:
         percent=wording.percent, amount=wording.amount, gap=gap_in_words
     )
     environment.filters.update(plain=_plain_markdown, fenced=_fenced)
-    environment.filters.update(at_least=at_least, at_most=at_most)
+    environment.filters.update(at_least=at_least, at_most=at_most, paired=paired)
     return environment
 
 

@@ -42,6 +42,7 @@ def stated(model: Fitted, certificate: Certificate) -> Facts:
         "data": {
             "name": None,
             **_told(certificate, "n_points n_features n_pairs n_identical"),
+            "things": certificate.pairs.things,
             "pairs": certificate.pairs.described(certificate.pair_kind),
             "fingerprint": certificate.fingerprint,
         },
@@ -219,7 +220,7 @@ def _methods(sample: Sample, audits: dict[str, AuditResult]) -> list[Facts]:
             "distortion": max(0.0, result.distortion),
             # The worst pair of a sample loses no more than the worst of all.
             "distortion_is": "exact" if sample.is_whole else "at least",
-            "mean": result.mean,
+            "mean": max(0.0, result.mean),
             "quantiles": {f"{q:g}": value for q, value in result.quantiles.items()},
         }
         for name, result in audits.items()
@@ -234,8 +235,13 @@ def _histogram(scene: Scene) -> Facts:
     return {
         "edges": _floats(found["pca"][1]),
         "counts": {name: counts.tolist() for name, (counts, _) in found.items()},
-        "sampling": scene.sample.facts | {"n_pairs": scene.audits["isoproj"].n_pairs},
+        "sampling": _sampling(scene.sample, scene.audits["isoproj"]),
     }
+
+
+def _sampling(sample: Sample, result: AuditResult) -> Facts:
+    """Return what was measured: how many rows, and how much of what counts."""
+    return sample.facts | {"n_pairs": result.n_pairs, "things": result.things}
 
 
 def told_pairs(
@@ -276,7 +282,7 @@ def _images(pair: Indices, rows: Rows, shape: tuple[int, int]) -> list[str] | No
 def _bare_pairs(certificate: Certificate) -> list[Facts]:
     """Return the worst pairs as the certificate states them."""
     pairs = certificate.worst_pairs[:N_SHOWN].tolist()
-    losses = certificate.worst_distortions[:N_SHOWN].tolist()
+    losses = np.maximum(0.0, certificate.worst_distortions[:N_SHOWN]).tolist()
     return [
         {"pair": pair, "isoproj": loss, "pca": None, "labels": None, "images": None}
         for pair, loss in zip(pairs, losses, strict=True)
@@ -291,7 +297,7 @@ def heldout(scene: Scene, rows: Rows, name: str | None, max_pairs: int) -> Facts
         "name": file_name(name),
         "n_points": int(rows.shape[0]),
         "methods": _methods(sample, audits),
-        "sampling": sample.facts | {"n_pairs": audits["isoproj"].n_pairs},
+        "sampling": _sampling(sample, audits["isoproj"]),
         "pairs": str(sample.pairs),
     }
 

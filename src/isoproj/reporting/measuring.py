@@ -76,7 +76,8 @@ class Scene:
         self.points, _ = prepare_pairs(rows, certificate.pairs, rotate=True)
         self.sample = sample_rows(rows, certificate.pairs, max_pairs)
         # In one dimension numpy returns a number.
-        covariance = np.cov(self.points.coordinates, rowvar=False)
+        coordinates = self.points.coordinates[: rows.shape[0]]
+        covariance = np.cov(coordinates, rowvar=False)
         self._covariance = np.atleast_2d(covariance)
         self._axes = np.asarray(np.linalg.eigh(self._covariance)[1][:, ::-1])
         components = certificate.components.astype(np.float64)
@@ -109,7 +110,7 @@ class Scene:
             find_worst(points, pairs, self.principal_components(k), n_worst=1)
             for k in ks
         ]
-        return np.array([float(worst.worst_losses[0]) for worst in found])
+        return np.array([max(0.0, float(each.worst_losses[0])) for each in found])
 
     def floor(self, ks: Sequence[int]) -> Array:
         """Return the best lower bound that the certificate proves at each k."""
@@ -124,7 +125,8 @@ class Scene:
 
     def losses(self, name: str, pairs: Indices) -> Array:
         """Return the exact losses of given pairs under a map."""
-        return exact_losses(self.points, pairs, self.maps[name])
+        lost = exact_losses(self.points, pairs, self.maps[name])
+        return np.maximum(0.0, lost)  # What a projection gains is rounding.
 
     def ks(self) -> list[int]:
         """Return numbers of dimensions to draw; the model's own is among them."""
