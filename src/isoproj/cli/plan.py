@@ -15,16 +15,17 @@ from isoproj.files.read.reading import DataFile
 from isoproj.files.read.sources import split_name
 from isoproj.files.write.writing import output_format, write_points
 from isoproj.numerics.arrays import Rows
+from isoproj.numerics.rounding import at_least
 from isoproj.search.plan import Question, SearchPlan
 
 # Rows that a gate names.
 _NAMED = 10
-# What the number of candidates is called where it is set.
+# Where the number of candidates is set.
 SYSTEMS = {
     "faiss": "faiss, IndexRefineFlat",
     "qdrant": "Qdrant, prefetch or quantisation",
     "pgvector": "pgvector, inner query",
-    "lancedb": "LanceDB",
+    "lancedb": "LanceDB, search or index",
     "sqlite-vec": "sqlite-vec, inner query",
     "elasticsearch": "Elasticsearch, rescore_vector",
     "opensearch": "OpenSearch, rescore",
@@ -36,12 +37,7 @@ def plan(options: argparse.Namespace, console: Console) -> None:
     check_outputs(options, options.output, plot=options.plot)
     if options.output is not None:
         output_format(options.output)
-    if not options.maps and options.recall is None:
-        msg = "plan needs a map before DATA, or --recall R to choose one. Add one."
-        raise UsageError(msg)
-    if options.recall is None and (options.plot or options.output):
-        msg = "--plot and -o are for a choice. Add --recall R, the share to be found."
-        raise UsageError(msg)
+    _check_given(options)
     data = options_data(options, min_rows=2)
     console.note(str(data))
     queries = read_queries(options, data)
@@ -49,6 +45,30 @@ def plan(options: argparse.Namespace, console: Console) -> None:
         _choose(options, console, data, queries)
     else:
         _plan(options, console, data, queries)
+
+
+def _check_given(options: argparse.Namespace) -> None:
+    """Raise UsageError unless every option that is given has an effect."""
+    is_count, has_maps = options.recall is None, bool(options.maps)
+    if is_count and not has_maps:
+        msg = "plan needs a map before DATA, or --recall R to choose one. Add one."
+        raise UsageError(msg)
+    idle = {
+        "--plot": is_count and options.plot,
+        "-o": is_count and options.output,
+        "-k": has_maps and options.n_components,
+        "--time-limit": has_maps and options.time_limit,
+        "--score": not is_count and options.score,
+        "--share": not is_count and options.share != 1.0,
+        "--queries-only": not is_count and options.queries_only,
+    }
+    for name in (name for name, is_idle in idle.items() if is_idle):
+        msg = (
+            f"{name} has no effect here. --plot and -o are for a choice (--recall), -k "
+            "and --time-limit for one without maps; --score, --share and "
+            "--queries-only are for plans of maps. Leave it out."
+        )
+        raise UsageError(msg)
 
 
 def _plan(
@@ -132,12 +152,15 @@ def _above(found: SearchPlan, allowed: int | None) -> list[str]:
 
 def _say_settings(console: Console, found: SearchPlan) -> None:
     """Print the number as each system is told it."""
-    whom = "stored rows" if found.query_ranks is None else "new queries"
+    n, whom = found.n_neighbors, f"new queries: ask for {found.n_neighbors}"
+    if found.query_ranks is None:
+        whom = f"stored rows: ask for {n + 1} and drop the row itself"
     rows = [
-        [SYSTEMS[name], ", ".join(f"{word} = {value:g}" for word, value in its.items())]
+        [SYSTEMS[name], ", ".join(f"{word} = {value}" for word, value in its.items())]
         for name, its in found.settings().items()
     ]
-    console.table([f"settings for {whom}", ""], rows)
+    console.say(f"Settings for {whom}.")
+    console.table([], rows)
 
 
 def _told(name: str, found: SearchPlan) -> Json:
@@ -183,7 +206,8 @@ def _choose(
     )
     judged = found.plan.recall(best.candidates).queries
     console.say(
-        f"Queries that had no part in the choice find {judged:.4f} with as many."
+        f"Queries that had no part in the choice find at least {at_least(judged)} "
+        "with as many."
     )
     console.say(str(found.plan))
     _say_settings(console, found.plan)

@@ -60,21 +60,24 @@ def check_metric(metric: str, name: str = "metric") -> None:
 
 
 def check_queries(
-    queries: ArrayLike | Rows | None, rows: Rows, storage: Storage
+    queries: ArrayLike | Rows | None,
+    rows: Rows,
+    storage: Storage,
+    name: str = "queries",
 ) -> Rows | None:
     """Return finite queries of the width of the rows, or None; else ValueError."""
     if queries is None:
         return None
-    asked = check_points(queries, storage, min_rows=1)
+    asked = check_points(queries, storage, min_rows=1, name=name)
     if asked.shape[1] != rows.shape[1]:
         msg = (
-            f"queries must have the {rows.shape[1]} features of X; got "
+            f"{name} must have the {rows.shape[1]} features of the rows; got "
             f"{asked.shape[1]}. Pass the same columns."
         )
         raise ValueError(msg)
     if is_sparse(asked) != is_sparse(rows):
         kinds = ("dense", "sparse") if is_sparse(rows) else ("sparse", "dense")
-        msg = f"queries must be {kinds[1]} as X is; got {kinds[0]} ones. Convert them."
+        msg = f"{name} must be {kinds[1]} as the rows; got {kinds[0]}. Convert them."
         raise ValueError(msg)
     return asked
 
