@@ -19,12 +19,15 @@ from isoproj.baselines.pca import PCAProjection
 from isoproj.estimators.guaranteed_pca import GuaranteedPCA
 from isoproj.estimators.near_isometric import NearIsometricProjection
 from isoproj.numerics.arrays import Rows, as_dense, check_points, is_whole
+from isoproj.numerics.rounding import at_least
 from isoproj.numerics.shown import Table, Tabular
 from isoproj.numerics.spectral import Array
 from isoproj.numerics.storage import Storage
 from isoproj.pairs.nearness import Metric, check_metric, check_queries
+from isoproj.pairs.rows import largest_entry
 from isoproj.plot.axes import axes_or_new, draw
 from isoproj.plot.marks import Axis, Chart, Dots, Mark
+from isoproj.plot.style import Look, look_of
 from isoproj.proof.confidence import CONFIDENCE, fewest_points
 from isoproj.search.plan import Question, SearchPlan
 
@@ -56,7 +59,7 @@ def _signs(rows: NDArray[Any]) -> Code:
 
 # How vectors are stored: bits of a number, and the code that suits some rows.
 FORMATS: dict[str, tuple[int, Callable[[NDArray[Any]], Code]]] = {
-    "float32": (32, lambda _: np.asarray),
+    "float32": (32, lambda _: lambda some: some.astype(np.float32)),
     "float16": (16, lambda _: lambda some: some.astype(np.float16)),
     "int8": (8, _int8),
     "bits": (1, _signs),
@@ -111,7 +114,7 @@ class Choice(Tabular):
         rows = [
             [
                 *(o.method, str(o.k), o.format, o.score),
-                *(f"{o.n_bytes:,}", f"{o.candidates:,}", f"{o.recall:.4f}"),
+                *(f"{o.n_bytes:,}", f"{o.candidates:,}", at_least(o.recall)),
                 f"{o.read / 1e6:.3g} MB" + (" *" if o == self.best else ""),
             ]
             for o in self.frontier
@@ -127,6 +130,7 @@ class Choice(Tabular):
                 [o.n_bytes for o in self.options if o.method == name],
                 [o.candidates for o in self.options if o.method == name],
                 label=name,
+                marker=(look_of(name) or Look("")).marker,
             )
             for name in dict.fromkeys(o.method for o in self.options)
         ]
@@ -168,7 +172,10 @@ def choose(
     best: Option | None = None
     known = maps(rows) if callable(maps) else iter(maps.items())
     for name, matrix in known:
-        vectors = tuple(as_dense(some @ matrix.T) for some in (rows, asked))
+        vectors = [as_dense(some @ matrix.T) for some in (rows, asked)]
+        # Every format has room for numbers of size 1, whatever the units.
+        exponent = math.frexp(max(map(largest_entry, vectors)))[1]
+        vectors = [np.ldexp(some, -exponent) for some in vectors]
         for kind, score in itertools.product(FORMATS, _scores(metric)):
             bits, code_of = FORMATS[kind]
             if bits == 1 and score != "euclidean":
