@@ -204,7 +204,7 @@ def _choose(
         f"{best.n_bytes:,} bytes a vector, {best.candidates:,} candidates for "
         f"{options.recall:g} of the neighbours on average."
     )
-    judged = found.plan.recall(best.candidates).queries
+    judged = found.plan.recall(best.candidates).queries or 0.0
     console.say(
         f"Queries that had no part in the choice find at least {at_least(judged)} "
         "with as many."

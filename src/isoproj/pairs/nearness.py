@@ -177,13 +177,20 @@ class Nearness:
         left[:, -1] = 1.0
         return np.asarray(left @ right.T)
 
+    def constants(self, queries: slice) -> Array:
+        """Return by how much ``exact`` is above the values of a query."""
+        return self._squares(queries) * (self.metric == "euclidean")
+
+    def _squares(self, queries: slice) -> Array:
+        left = self.fast_queries[queries]
+        squares = left[:, -1] if self._has_norms else squared_lengths(left)
+        return np.nan_to_num(squares.astype(np.float64))
+
     def margins(self, queries: slice) -> Array:
         """Return by how much the values of a query may be off, at most."""
         if self.error == 0.0:
             return np.zeros(queries.stop - queries.start)
-        left = self.fast_queries[queries]
-        own = squared_lengths(left[:, :-1] if self._has_norms else left)
-        own = np.nan_to_num(own.astype(np.float64))
+        own = self._squares(queries)
         longest = float(np.nan_to_num(self.norms).max(initial=0.0))
         # Lengths and images are rounded besides; the constant is for underflow.
         error = self.error * (own + longest) + 1e-35
@@ -213,23 +220,6 @@ class Nearness:
     def _scaled_rows(self, rows: Indices) -> Rows:
         numbers = rows if self.numbers is None else self.numbers[rows]
         return _sized(self.rows[numbers], self)
-
-    def fast_values(self, queries: Indices, rows: Indices) -> Array:
-        """Return what ``values`` gives for pairs, but for its rounding."""
-        values = np.empty(queries.size)
-        for start in range(0, queries.size, _SETTLED):
-            chunk = slice(start, start + _SETTLED)
-            left = self.fast_queries[queries[chunk]].astype(np.float64)
-            right = self.fast[rows[chunk]].astype(np.float64)
-            if self._has_norms:
-                left = -2.0 * left
-                left[:, -1] = 1.0
-                values[chunk] = _inner(left, right)
-                continue
-            values[chunk] = -_inner(left, right)
-            if self.metric == "euclidean":
-                values[chunk] = 2.0 * values[chunk] + self.norms[rows[chunk]]
-        return values
 
     def _measured(self, left: Rows, right: Rows) -> tuple[Array, Array]:
         if self.metric == "euclidean":
@@ -309,9 +299,19 @@ def _limits(query: Indices, near: Array, k: int, margins: Array) -> Array:
     return limits
 
 
-def without_own(values: NDArray[Any], queries: slice, rows: slice) -> None:
-    """Leave out every query that is the row itself: set its value to infinity."""
+def without_own(
+    values: NDArray[Any],
+    queries: slice,
+    rows: slice,
+    counts: NDArray[np.int64] | None = None,
+) -> None:
+    """Leave out every query that is the row itself: set its value to infinity.
+
+    A row whose count is above 1 stands for others too, and stays.
+    """
     own = np.arange(max(queries.start, rows.start), min(queries.stop, rows.stop))
+    if counts is not None:
+        own = own[counts[own] == 1]
     values[own - queries.start, own - rows.start] = np.inf
 
 

@@ -147,7 +147,7 @@ class _Join:
         found, n_read = [np.empty((0, 2), dtype=np.intp)], 0
         # Adding the squared length of a row rounds once more.
         margins = 2.0 * self.side.margins(rows)[:, None]
-        own = self.side.norms[rows][:, None]
+        own = self.side.constants(rows)[:, None]
         for first in range(rows.start, self.side.n_rows, _COLUMNS):
             columns = slice(first, min(first + _COLUMNS, self.side.n_rows))
             values = self.side.values(rows, columns)

@@ -255,7 +255,7 @@ class SearchPlan(Tabular):
         rows = [
             [who, *(f"{n:,}" for n in (m, *_quantiles(needed))), at_least(share)]
             for who, m, needed, share in told
-            if needed is not None
+            if needed is not None and share is not None
         ]
         names = ("", "candidates", "half need", "99 % need", "found without more")
         return names, rows
