@@ -99,8 +99,9 @@ def test_a_choice_prints_the_frontier_and_keeps_matrix_and_picture(
     [
         (("points.npy",), "needs a map before DATA"),
         (("first:2", "points.npy", "--plot", "a.svg"), "--plot has no effect"),
-        (("first:2", "points.npy", "-k", "2"), "-k has no effect"),
-        (("first:2", "points.npy", "--recall", "1", "-k", "2"), "-k has no effect"),
+        (("first:2", "points.npy", "-k", "2"), "--n-components has no effect"),
+        (("first:2", "points.npy", "--recall", "1", "-k", "2"), "--n-components has"),
+        (("points.npy", "--recall", "1", "--queries-only"), "--queries-only has no"),
         (("points.npy", "--recall", "1", "--share", "0.9"), "--share has no effect"),
         (("first:2", "points.npy", "--queries-only"), "needs queries"),
         (("first:2", "points.npy", "--recall", "2"), "above 0, at most 1"),

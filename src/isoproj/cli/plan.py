@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from typing import Any
 
 from isoproj.cli.console import Console
@@ -18,8 +19,6 @@ from isoproj.numerics.arrays import Rows
 from isoproj.numerics.rounding import at_least
 from isoproj.search.plan import Question, SearchPlan
 
-# Rows that a gate names.
-_NAMED = 10
 # Where the number of candidates is set.
 SYSTEMS = {
     "faiss": "faiss, IndexRefineFlat",
@@ -53,20 +52,15 @@ def _check_given(options: argparse.Namespace) -> None:
     if is_count and not has_maps:
         msg = "plan needs a map before DATA, or --recall R to choose one. Add one."
         raise UsageError(msg)
-    idle = {
-        "--plot": is_count and options.plot,
-        "-o": is_count and options.output,
-        "-k": has_maps and options.n_components,
-        "--time-limit": has_maps and options.time_limit,
-        "--score": not is_count and options.score,
-        "--share": not is_count and options.share != 1.0,
-        "--queries-only": not is_count and options.queries_only,
-    }
-    for name in (name for name, is_idle in idle.items() if is_idle):
+    idle = ["plot", "output"] * is_count + ["n_components", "time_limit"] * has_maps
+    # A share is given if it is not the default.
+    share = ["share"] * (options.share != 1.0)
+    idle += ["score", "queries_only", *share] * (not is_count)
+    for name in filter(vars(options).get, idle):
         msg = (
-            f"{name} has no effect here. --plot and -o are for a choice (--recall), -k "
-            "and --time-limit for one without maps; --score, --share and "
-            "--queries-only are for plans of maps. Leave it out."
+            f"--{name.replace('_', '-')} has no effect here. A choice (--recall) takes "
+            "--plot and --output, and without maps --n-components and --time-limit; "
+            "plans of maps take --score, --share and --queries-only. Leave it out."
         )
         raise UsageError(msg)
 
@@ -100,19 +94,19 @@ def _plan(
         names = next(iter(plans.values()))._table()[0]
         cells = [[name, *row] for name, p in plans.items() for row in p._table()[1]]
         console.table(["map", *names], cells)
-    failed = {name: _above(found, options.at_most) for name, found in plans.items()}
-    for name, lines in failed.items():
-        for line in lines:
+    holds, allowed = True, options.at_most
+    for name, found in plans.items() if allowed is not None else ():
+        for line in _above(found, allowed):
             console.say(f"FAILS: {name}: {line}")
-    holds = not any(failed.values())
-    if options.at_most is not None and holds:
-        console.say(f"holds: at most {options.at_most:,} candidates")
+            holds = False
+    if allowed is not None and holds:
+        console.say(f"holds: at most {allowed:,} candidates")
     told_plans = [_told(name, found) for name, found in plans.items()]
     console.tell(
         "plan maps",
         data=told_data(data),
         queries=options.queries,
-        at_most=options.at_most,
+        at_most=allowed,
         plans=told_plans,
         holds=holds,
     )
@@ -130,24 +124,19 @@ def _map(name: str, data: DataFile, options: argparse.Namespace) -> Any:  # noqa
     return map_of(name, data, options.orientation).components
 
 
-def _above(found: SearchPlan, allowed: int | None) -> list[str]:
-    """Return what needs more candidates than allowed, in words."""
-    lines: list[str] = []
-    if allowed is None:
-        return lines
-    needed = found.row_candidates
-    if needed is not None and found.hardest_rows is not None:
-        rows = [int(i) for i in found.hardest_rows[:_NAMED] if needed[i] > allowed]
-        if rows:
-            many = int((needed > allowed).sum())
-            lines.append(
-                f"{many:,} stored rows need more than {allowed:,} candidates, up to "
-                f"{found.every_row:,}: rows {', '.join(map(str, rows))}"
-                + (", ..." if many > len(rows) else "")
-            )
+def _above(found: SearchPlan, allowed: int) -> Iterator[str]:
+    """Yield what needs more candidates than allowed, in words."""
+    needed, hardest = found.row_candidates, found.hardest_rows
+    if needed is not None and hardest is not None and needed[hardest[0]] > allowed:
+        rows = [str(i) for i in hardest if needed[i] > allowed]
+        many = int((needed > allowed).sum())
+        yield (
+            f"{many:,} stored rows need more than {allowed:,} candidates, up to "
+            f"{found.every_row:,}: rows {', '.join(rows)}"
+            + (", ..." if many > len(rows) else "")
+        )
     if found.new_query is not None and found.new_query > allowed:
-        lines.append(f"a new query needs {found.new_query:,}, allowed {allowed:,}")
-    return lines
+        yield f"a new query needs {found.new_query:,}, allowed {allowed:,}"
 
 
 def _say_settings(console: Console, found: SearchPlan) -> None:

@@ -16,7 +16,6 @@ measured, not differences of images, for the same reason.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -253,13 +252,12 @@ def candidates(
     side: Nearness,
     queries: slice,
     k: int,
-    *,
-    leave_out: Callable[[NDArray[Any], slice, slice], None],
+    counts: NDArray[np.int64] | None = None,
 ) -> tuple[Indices, Indices, Array]:
     """Return every query, from 0, and row that may be among its ``k`` nearest.
 
-    The third array has their values. ``leave_out`` sets the entries of a block that are
-    no candidates to infinity.
+    The third array has their values. Queries that are rows are not their own
+    candidates, unless they stand for several, by ``counts``.
     """
     margins = 2.0 * side.margins(queries)
     limits = np.full(margins.size, np.inf)
@@ -268,7 +266,8 @@ def candidates(
     for first in range(0, side.n_rows, _ROWS):
         rows = slice(first, min(first + _ROWS, side.n_rows))
         values = side.values(queries, rows)
-        leave_out(values, queries, rows)
+        if side.queries is None:
+            without_own(values, queries, rows, counts)
         if first == 0 and k < values.shape[1]:
             limits = np.partition(values, k - 1, axis=1)[:, k - 1] + margins
             limits[np.isnan(limits)] = np.inf
@@ -313,10 +312,6 @@ def without_own(
     if counts is not None:
         own = own[counts[own] == 1]
     values[own - queries.start, own - rows.start] = np.inf
-
-
-def with_all(_values: NDArray[Any], _queries: slice, _rows: slice) -> None:
-    """Leave out no row."""
 
 
 class _Preparation:

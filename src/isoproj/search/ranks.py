@@ -16,14 +16,13 @@ nearer than any other.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isoproj.numerics.spectral import Array, Indices
-from isoproj.pairs.nearness import Nearness, candidates, with_all, without_own
+from isoproj.pairs.nearness import Nearness, candidates, without_own
 from isoproj.proof.recall import walked
 
 # Rows of a block.
@@ -57,8 +56,7 @@ def needed_rows(side: Nearness, k: int, counts: NDArray[np.int64]) -> Needed:
     n_queries, is_own = int(side.fast_queries.shape[0]), side.queries is None
 
     def visit(queries: slice) -> tuple[Indices, Indices, Indices, NDArray[np.bool_]]:
-        leave_out = partial(without_own, counts=counts) if is_own else with_all
-        query, row, _ = candidates(side, queries, k, leave_out=leave_out)
+        query, row, _ = candidates(side, queries, k, counts)
         values, tolerances = side.exact(query + queries.start, row)
         order = np.lexsort((values, query))
         query, row = query[order], row[order]
