@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from isoproj.baselines.pca import PCAProjection
 from isoproj.estimators.guaranteed_pca import GuaranteedPCA
 from isoproj.estimators.near_isometric import NearIsometricProjection
-from isoproj.numerics.arrays import Rows, as_dense, check_points, is_whole
+from isoproj.numerics.arrays import Rows, as_dense, check_points
 from isoproj.numerics.rounding import at_least
 from isoproj.numerics.shown import Table, Tabular
 from isoproj.numerics.spectral import Array
@@ -213,18 +213,15 @@ def fitted_maps(
     def maps(rows: Rows) -> Iterator[tuple[str, Array]]:
         width = int(rows.shape[1])
         for k in ks or sorted({max(1, width // part) for part in (16, 8, 4)}):
-            if not is_whole(k) or not 1 <= k <= width:
-                msg = f"k must be from 1 to {width}; got {k!r}. Choose fewer."
-                raise ValueError(msg)
-            yield "first", np.eye(k, width)
             limits: dict[str, Any] = {"time_limit": time_limit, "random_state": seed}
-            for name, model in (
-                ("pca", PCAProjection(k)),
-                ("guaranteed_pca", GuaranteedPCA(k, **limits)),
-                ("near_isometric", NearIsometricProjection(k, **limits)),
-            ):
-                components = model.fit(rows).components_
-                yield name, np.asarray(components, dtype=np.float64)
+            models = {
+                "pca": PCAProjection(k),
+                "guaranteed_pca": GuaranteedPCA(k, **limits),
+                "near_isometric": NearIsometricProjection(k, **limits),
+            }
+            for name, model in models.items():
+                yield name, model.fit(rows).components_.astype(np.float64)
+            yield "first", np.eye(k, width)
 
     return maps
 
