@@ -184,9 +184,8 @@ def choose(
             plan = question.plan(reduced=reduced, score=score, confidence=confidence)
             option = _measured(name, kind, bits, plan, wanted, half)
             tried.append(option)
-            if at_most is not None and option.candidates > at_most:
-                continue
-            if best is None or option.read < best.read:
+            is_allowed = option.candidates <= (at_most or math.inf)
+            if is_allowed and (best is None or option.read < best.read):
                 judged = plan.query_ranks[half:]  # type: ignore[index]
                 best, chosen = option, (replace(plan, query_ranks=judged), matrix)
     if best is None:

@@ -117,7 +117,23 @@ class _Count:
                 near = values[at, row].astype(np.float64)
                 kept = near != np.inf
                 at, row, near = at[kept], row[kept] + first, near[kept]
-                self._add(ranks, queries, at, row, near, (bars, limits, wide))
+                if at.size == 0:
+                    continue
+                gaps = near[:, None] - bars[at]
+                is_below = ~(gaps > 0.0)
+                is_unclear = np.abs(gaps) <= wide[at, None]
+                query, some = at + queries.start, np.flatnonzero(is_unclear.any(axis=1))
+                if self.side.error > 0.0 and some.size:
+                    least = np.subtract(*self.side.exact(query[some], row[some]))
+                    settled = least[:, None] <= limits[at[some]]
+                    is_below[some] = np.where(is_unclear[some], settled, is_below[some])
+                counted: NDArray[Any] = is_below
+                if self.has_copies:
+                    weights = self.needed.counts[row] - (self.is_own & (row == query))
+                    counted = is_below * weights[:, None]
+                starts = np.flatnonzero(np.diff(at, prepend=-1))
+                sums = np.add.reduceat(counted, starts, axis=0, dtype=np.int64)
+                ranks[at[starts]] += sums
         return np.sort(ranks - spare, axis=1)
 
     def _limits(self, queries: slice) -> tuple[Array, NDArray[np.int64]]:
@@ -140,31 +156,3 @@ class _Count:
         start = np.searchsorted(query[order], np.arange(queries.start, queries.stop))
         chosen = order[start[:, None] + np.arange(k)]
         return limits[chosen], spare[chosen]
-
-    def _add(
-        self,
-        ranks: NDArray[np.int64],
-        queries: slice,
-        at: Indices,
-        row: Indices,
-        near: Array,
-        against: tuple[Array, Array, Array],
-    ) -> None:
-        """Count rows, given with the value that products give, in the ranks."""
-        if at.size == 0:
-            return
-        bars, limits, wide = against
-        gaps = near[:, None] - bars[at]
-        is_below = ~(gaps > 0.0)
-        is_unclear = np.abs(gaps) <= wide[at, None]
-        some = np.flatnonzero(is_unclear.any(axis=1))
-        if self.side.error > 0.0 and some.size:
-            values, tolerances = self.side.exact(at[some] + queries.start, row[some])
-            settled = (values - tolerances)[:, None] <= limits[at[some]]
-            is_below[some] = np.where(is_unclear[some], settled, is_below[some])
-        starts = np.flatnonzero(np.diff(at, prepend=-1))
-        counted: NDArray[Any] = is_below
-        if self.has_copies:
-            is_itself = self.is_own & (row == at + queries.start)
-            counted = is_below * (self.needed.counts[row] - is_itself)[:, None]
-        ranks[at[starts]] += np.add.reduceat(counted, starts, axis=0, dtype=np.int64)
