@@ -178,7 +178,11 @@ def _dtype_of(data: object) -> np.dtype[Any] | None:
 
 
 def check_points(
-    data: ArrayLike | Rows, storage: Storage | None = None, *, min_rows: int = 2
+    data: ArrayLike | Rows,
+    storage: Storage | None = None,
+    *,
+    min_rows: int = 2,
+    name: str = "X",
 ) -> Rows:
     """Return data as finite float rows, dense or CSR; else raise ValueError."""
     data = on_host(data)
@@ -192,7 +196,7 @@ def check_points(
         ensure_min_samples=min_rows,
     )
     # A data frame becomes an array with contiguous columns, so its rows are copied.
-    return checked_rows(as_rows(rows, storage), slice_bytes=storage.slice_bytes)
+    return checked_rows(as_rows(rows, storage), name, storage.slice_bytes)
 
 
 def checked_rows(rows: Rows, name: str = "X", slice_bytes: float = SLICE_BYTES) -> Rows:

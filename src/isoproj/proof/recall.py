@@ -35,8 +35,6 @@ from isoproj.pairs.nearness import (
     candidates,
     check_metric,
     scaled,
-    with_all,
-    without_own,
 )
 from isoproj.pairs.rows import first_copies, squared_lengths
 from isoproj.pairs.settling import Settler
@@ -265,8 +263,7 @@ class _Search:
         Rows that float32 leaves open are measured in float64, and those that this
         leaves open in whole numbers.
         """
-        leave_out = without_own if side.queries is None else with_all
-        query, row, near = candidates(side, queries, self.ks[-1], leave_out=leave_out)
+        query, row, near = candidates(side, queries, self.ks[-1])
         margins, start = side.margins(queries)[query], queries.start
         # A value that says nothing is NaN.
         low = np.nan_to_num(near - margins, nan=-np.inf)
