@@ -179,7 +179,7 @@ def told_proof(f, n, loss, subject, _, k, lower):
     near(loss, f.distortion)
     below(lower, f.lower)
     assert int(k) == f.k
-    proof = "hull" if subject.startswith("The hull") else "fantope"
+    proof = "hull" if "all directions" in subject else "fantope"
     assert f.proofs[proof] == f.lower
     count = number(re.search(r"[\d,]+", subject)[0])
     proving = f.c.weighted_pairs if proof == "fantope" else f.c.hull.hull_pairs
@@ -311,11 +311,15 @@ PATTERNS = [
     ),
     (rf"worst pair +rows {N} and {N} lose {D} of their squared distance", worst_line),
     (
-        rf"lower bound +{D}(, so at most (?:{D}% above|{D} times) the best possible)? "
-        r"\(proved by ([a-z ]+)\)",
+        rf"lower bound +{D}(; the loss is at most (?:{D}% above|{D} times) the best "
+        r"possible)? \(proved by ([a-z, ]+)\)",
         lower_line,
     ),
-    (rf"gap +above --tol {D}: the search ended because neither side gained any", ended),
+    (
+        rf"gap +above --tol {D}: the search ended because neither the projection"
+        " nor the bound improved",
+        ended,
+    ),
     (
         rf"kept +{D} of the variance, at most {D} under the cap {D}",
         lambda f, kept, most, cap: capped_text(f, cap, kept, most),
@@ -340,7 +344,7 @@ PATTERNS = [
     ),
     (
         rf"Over (?:all|the) {N} pairs, the worst loses {D} of its squared length\. "
-        rf"((?:The hull of the directions|Weights) [^.]*?{N} of these pairs[^.]*) that "
+        rf"((?:A weighted average over )?{N} of these pairs[^.]*) that "
         rf"no projection to {N} dimensions loses less than {D}\.",
         told_proof,
     ),

@@ -217,12 +217,16 @@ def test_a_report_names_the_proof_that_its_bound_rests_on():
         len(certificate.hull.hull_pairs),
     )
     for text in (model.report().html(), model.report().markdown()):
-        assert f"{told['n_proving']:,} of these pairs, in a subspace of 3" in text
-        assert "Weights" not in text
+        said = (
+            f"{told['n_proving']:,} of these pairs, which point in all directions of a"
+        )
+        assert f"{said} subspace of 3 dimensions, prove" in text
+        assert "weighted" not in text
     weighed = dataclasses.replace(certificate, hull=None)
     told = report(weighed).to_dict()["certificate"]
     assert (told["proof"], told["n_proving"]) == ("fantope", weighed.weights.size)
-    assert f"Weights on {weighed.weights.size:,} of these" in report(weighed).html()
+    said = f"A weighted average over {weighed.weights.size:,} of these"
+    assert said in report(weighed).html()
 
 
 def test_bounds_are_rounded_to_the_side_on_which_they_hold(fitted):

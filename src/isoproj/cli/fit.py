@@ -40,7 +40,10 @@ if TYPE_CHECKING:
 
 # Default number of steps of the paper's solver.
 _USUAL_STEPS = 120
-_PROOFS = {"fantope": "weights on pairs", "hull": "the hull of some pairs"}
+_PROOFS = {
+    "fantope": "a weighted average over pairs",
+    "hull": "pairs that point in all directions, the hull proof",
+}
 # A loss above this is explained.
 _MUCH = 0.95
 # Options whose names are those of parameters.
@@ -174,7 +177,7 @@ def _show(
         f"worst pair   rows {i} and {j} lose {model.distortion_:.6f} of their squared "
         "distance"
     )
-    above = f", so {excess(gap)}" if np.isfinite(gap) else ""
+    above = f"; the loss is {excess(gap)}" if np.isfinite(gap) else ""
     console.say(
         f"lower bound  {at_least(model.lower_bound_, 6)}{above} "
         f"(proved by {_PROOFS[certificate.proof]})"
@@ -203,8 +206,8 @@ def _show(
     if _is_above_tol(model):
         console.say(
             f"gap          above --tol {model.tol:g}: the search ended because neither "
-            "side gained any more. Another --seed may find a better projection; the "
-            "rest may be a gap that no search closes"
+            "the projection nor the bound improved any more. Another --seed may find a "
+            "better projection; the rest may be a gap that no search closes"
         )
     if options.output is not None:
         console.say(f"saved        {options.output}")
@@ -263,6 +266,6 @@ def _why_so_much(certificate: Certificate, rows: Rows) -> str:
 
 def _lengths(rows: Rows, pairs: Indices) -> Array:
     """Return the distances of pairs of rows."""
-    # Whole numbers would wrap around, and signs of truth cannot be subtracted.
+    # Unsigned integers would wrap around, and booleans cannot be subtracted.
     first, second = (rows[side].astype(np.float64) for side in pairs.T)
     return np.asarray(np.linalg.norm(as_dense(first - second), axis=1))

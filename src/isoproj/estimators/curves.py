@@ -43,7 +43,7 @@ class DistortionCurve(Tabular):
     distortion : ndarray of shape (m,)
         What the worst pair loses, exact; it never rises by more than rounding.
     lower_bound : ndarray of shape (m,)
-        No projection to as many dimensions loses less; it never rises either.
+        No projection to as many dimensions loses less.
     certificates : tuple of Certificate
         One for each number of dimensions, with its projection; empty in a curve
         that was read from a table.

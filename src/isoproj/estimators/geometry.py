@@ -58,7 +58,7 @@ _MARGIN = 1.3
 # Weights of a proof under a limit. The 2,000 heaviest of 3,695 carried 97 % of the mass
 # and proved 0.4862 instead of 0.4852, in a quarter of the time (200 x 5000, k = 50).
 _MOST_WEIGHTS = 2000
-# Of the pairs that stand for all where time is short.
+# Seeds the sample of pairs that is certified where time is short.
 _SEED = 0
 
 Answer = TypeVar("Answer")

@@ -96,10 +96,10 @@ def _proof(bounds: Facts) -> str:
     """Return what proves the lower bound, as subject and verb."""
     if bounds["proof"] == "hull":
         return (
-            f"The hull of the directions of {bounds['n_proving']:,} of these pairs, in "
-            f"a subspace of {bounds['n_components'] + 1} dimensions, proves"
+            f"{bounds['n_proving']:,} of these pairs, which point in all directions of "
+            f"a subspace of {bounds['n_components'] + 1} dimensions, prove"
         )
-    return f"Weights on {bounds['n_proving']:,} of these pairs prove"
+    return f"A weighted average over {bounds['n_proving']:,} of these pairs proves"
 
 
 def _cap(facts: Facts) -> str:

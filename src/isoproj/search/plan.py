@@ -249,7 +249,13 @@ class SearchPlan(Tabular):
             for who, m, needed, share in told
             if needed is not None
         ]
-        names = ("", "candidates", "half need", "99 % need", "found without more")
+        names = (
+            "",
+            "candidates",
+            "half need",
+            "99 % need",
+            f"found if {self.n_neighbors:,} are fetched",
+        )
         return names, rows
 
 
