@@ -112,6 +112,7 @@ def _draw_gallery(app: Any) -> None:
                 [sys.executable, "-c", "\n".join(blocks)],
                 cwd=pictures,
                 check=True,
+                stdout=subprocess.DEVNULL,
                 env={**os.environ, "MPLBACKEND": "Agg"},
             )
 
