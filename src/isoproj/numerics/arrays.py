@@ -195,6 +195,9 @@ def check_points(
     data: ArrayLike | Rows, storage: Storage | None = None, *, min_rows: int = 2
 ) -> Rows:
     """Return data as finite float rows, dense or CSR; else raise ValueError."""
+    if hasattr(data, "components_"):
+        msg = f"X must hold numbers; got {type(data).__name__}. Pass the data first."
+        raise ValueError(msg)
     data = on_host(data)
     check_real(data)
     storage = storage or Storage()

@@ -317,7 +317,7 @@ class Question:
             )
             raise ValueError(msg)
         if (map is None) == (reduced is None):
-            msg = "search_plan needs a map or reduced=(Z, ZQ), not both. Pass one."
+            msg = "search_plan needs either a map or reduced=(Z, ZQ). Pass one of them."
             raise ValueError(msg)
         ratio, linear, vectors = None, None, (self.rows, self.queries)
         if reduced is not None:
