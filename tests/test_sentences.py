@@ -276,8 +276,8 @@ STATIC = [
     "convex",
     r"The guarantee is for the points the model was fitted on",
     r"No orthogonal projection reaches the shaded region",
-    r"The floor is what this certificate proves at each number of dimensions; a fit to "
-    "that number may prove more",
+    "The dashed line is the lower bound that this certificate proves at each number of "
+    "dimensions; a fit to that number may prove more",
     "Every claim was recomputed from the data while this report was made, by code that "
     "knows no solver",
     r"The least possible distortion lies between the two",

@@ -34,7 +34,7 @@ _DEFAULT_LARGEST = 40
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True, repr=False)
 class DistortionCurve(Tabular):
-    """Distortion and its proven floor at one number of dimensions after another.
+    """Distortion and lower bound for several numbers of dimensions.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ class DistortionCurve(Tabular):
         return tuple(int(self.ks[at]) for at in sorted(found))
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the curve above its floor.
+        """Draw the curve above its lower bound.
 
         Parameters
         ----------
@@ -163,7 +163,7 @@ def distortion_curve(
     random_state: int | None = None,
     verbose: int = 0,
 ) -> DistortionCurve:
-    """Return distortion and proven floor for many numbers of dimensions.
+    """Return distortion and lower bound for many numbers of dimensions.
 
     Every number of dimensions is solved as a fit solves it, from the one before, so
     that the curve and a fit say the same.
@@ -279,7 +279,7 @@ def _checked_ks(ks: Iterable[int] | None, n_dims: int, n_features: int) -> list[
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True, repr=False)
 class Frontier(Tabular):
-    """Share of the objective kept against the loss of the worst pair, cap by cap.
+    """Share of the objective that is kept under several caps on the worst pair.
 
     Parameters
     ----------
@@ -312,7 +312,7 @@ class Frontier(Tabular):
         return zip(*(column.tolist() for column in columns), strict=True)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw what is kept against the caps, below its bound.
+        """Draw what is kept under each cap, and the most that can be kept.
 
         Parameters
         ----------
@@ -350,7 +350,7 @@ def guarantee_frontier(
     random_state: int | None = None,
     verbose: int = 0,
 ) -> Frontier:
-    """Return the share kept against the loss of the worst pair, from minimax to PCA.
+    """Return the share kept under several caps, from the least loss found to PCA's.
 
     Parameters
     ----------

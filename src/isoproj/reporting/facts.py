@@ -30,6 +30,11 @@ _LONGEST = 280
 # A sequence is shown whole up to this many entries.
 _SHORT = 16
 
+# What needs the data, or is given beside them.
+_OF_DATA = (
+    "claims methods histogram curve frontier pca_worst_pairs heldout maps new_points"
+)
+
 Facts = dict[str, Any]
 
 
@@ -45,17 +50,9 @@ def stated(model: Any, certificate: Certificate) -> Facts:  # noqa: ANN401
         "model": _model_facts(model, certificate),
         "data": _data_facts(certificate),
         "certificate": _bounds(certificate),
-        "claims": None,
-        "methods": None,
-        "histogram": None,
-        "curve": None,
-        "frontier": None,
         "worst_pairs": _bare_pairs(certificate),
-        "pca_worst_pairs": None,
-        "heldout": None,
         "nested": prefixes_of(certificate),
-        "maps": None,
-        "new_points": None,
+        **dict.fromkeys(_OF_DATA.split()),
         "guarantee": _guarantee(certificate),
         "history": _history(model),
         "kept_history": _history(model, kept=True),
@@ -95,15 +92,9 @@ def _shown(value: object) -> str:
 
 def _data_facts(certificate: Certificate) -> Facts:
     """Return what the certificate knows of the data it was made for."""
-    return {
-        "name": None,
-        "n_points": certificate.n_points,
-        "n_features": certificate.n_features,
-        "n_pairs": certificate.n_pairs,
-        "n_identical": certificate.n_identical,
-        "pairs": certificate.pairs.described(certificate.pair_kind),
-        "fingerprint": certificate.fingerprint,
-    }
+    names = "n_points n_features n_pairs n_identical fingerprint"
+    pairs = certificate.pairs.described(certificate.pair_kind)
+    return {"name": None, "pairs": pairs, **_picked(certificate, names)}
 
 
 def _bounds(certificate: Certificate) -> Facts:
@@ -111,11 +102,8 @@ def _bounds(certificate: Certificate) -> Facts:
     gap, hull = certificate.optimality_gap, certificate.hull
     proving = certificate.weighted_pairs if hull is None else hull.hull_pairs
     return {
-        "n_components": certificate.n_components,
-        "distortion": certificate.distortion,
-        "lower_bound": certificate.lower_bound,
+        **_picked(certificate, "n_components distortion lower_bound proof"),
         "optimality_gap": gap if math.isfinite(gap) else None,
-        "proof": certificate.proof,
         "n_proving": proving.shape[0],
     }
 
@@ -150,9 +138,7 @@ def frontier(found: Any, certificate: Certificate) -> Facts:  # noqa: ANN401
         "objective": found.objective.value,
         "lower_bound": found.lower_bound,
         "cap": _floats(found.max_distortion),
-        "distortion": _floats(found.distortion),
-        "kept": _floats(found.kept),
-        "kept_bound": _floats(found.kept_bound),
+        **{n: _floats(getattr(found, n)) for n in ("distortion", "kept", "kept_bound")},
     }
 
 
@@ -185,12 +171,8 @@ def _guarantee(certificate: Certificate) -> Facts | None:
     guarantee = certificate.guarantee
     if guarantee is None:
         return None
-    return {
-        "objective": guarantee.objective.value,
-        "cap": guarantee.cap,
-        "kept": guarantee.kept,
-        "kept_bound": guarantee.kept_bound,
-    }
+    stated = _picked(guarantee, "cap kept kept_bound")
+    return {"objective": guarantee.objective.value, **stated}
 
 
 def checked_claims(model: Any, rows: Rows, max_pairs: int) -> Facts:  # noqa: ANN401
@@ -347,6 +329,11 @@ def _shortened(text: str) -> str:
     """Return a text on one line, cut where it is too long."""
     plain = " ".join(text.split())
     return plain if len(plain) <= _LONGEST else plain[: _LONGEST - 1] + "…"
+
+
+def _picked(source: object, names: str) -> Facts:
+    """Return attributes by name."""
+    return {name: getattr(source, name) for name in names.split()}
 
 
 def _floats(values: ArrayLike) -> list[float]:

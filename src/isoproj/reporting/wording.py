@@ -142,9 +142,9 @@ def _curve(facts: Facts) -> str:
     if facts["curve"]["isoproj"] is not None:
         return "What the worst pair loses, and the bound proven at each dimension."
     return (
-        "The floor is what this certificate proves at each number of dimensions; a fit "
-        "to that number may prove more. No orthogonal projection reaches the shaded "
-        "region."
+        "The dashed line is the lower bound that this certificate proves at each "
+        "number of dimensions; a fit to that number may prove more. No orthogonal "
+        "projection reaches the shaded region."
     )
 
 

@@ -249,14 +249,8 @@ class SearchPlan(Tabular):
             for who, m, needed, share in told
             if needed is not None
         ]
-        names = (
-            "",
-            "candidates",
-            "half need",
-            "99 % need",
-            f"found if {self.n_neighbors:,} are fetched",
-        )
-        return names, rows
+        last = f"found if {self.n_neighbors:,} are fetched"
+        return ["", "candidates", "half need", "99 % need", last], rows
 
 
 def _quantiles(needed: Ranks) -> tuple[int, int]:

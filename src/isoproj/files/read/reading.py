@@ -240,7 +240,7 @@ def _checked(data: DataFile, min_rows: int) -> Rows:
         points = points.tocsr()
     kind, shape = points.dtype.kind, tuple(points.shape)
     if kind not in "biuf":
-        msg = f"{data.name} must hold real numbers; it holds {points.dtype}. Convert them."
+        msg = f"{data.name} must hold real numbers; it holds {points.dtype}. Cast them."
         raise FormatError(msg)
     if len(shape) != 2:
         msg = (
