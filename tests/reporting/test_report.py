@@ -344,6 +344,10 @@ def test_notebooks_show_the_certificate_once_it_is_there(fitted):
     shown = fitted._repr_mimebundle_()
     assert shown["text/html"] == fitted._repr_html_()
     assert "isoproj-report" in shown["text/html"]
+    # Where a notebook is not trusted only text is left, without styles and drawings.
+    assert "<svg" not in shown["text/html"]
+    left = re.sub(r"<[^>]+>", "", shown["text/html"])
+    assert f"points {fitted.certificate_.n_points}" in left
     assert "isoproj-report" not in NearIsometricProjection(2)._repr_html_()
 
 
