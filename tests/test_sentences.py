@@ -223,7 +223,7 @@ def told_proof(f, n, things, loss, subject, _, these, k, lower):
     near(loss, f.distortion)
     below(lower, f.lower)
     assert int(k) == f.k
-    proof = "hull" if subject.startswith("The hull") else "fantope"
+    proof = "hull" if "all directions" in subject else "fantope"
     assert f.proofs[proof] == f.lower
     count = number(re.search(r"[\d,]+", subject)[0])
     proving = f.c.weighted_pairs if proof == "fantope" else f.c.hull.hull_pairs
@@ -334,8 +334,8 @@ STATIC = [
     "convex",
     r"The guarantee is for the points the model was fitted on",
     r"No orthogonal projection reaches the shaded region",
-    r"The floor is what this certificate proves at each number of dimensions; a fit to "
-    "that number may prove more",
+    "The dashed line is the lower bound that this certificate proves at each number of "
+    "dimensions; a fit to that number may prove more",
     "Every claim was recomputed from the data while this report was made, by code that "
     "knows no solver",
     r"The least possible distortion lies between the two",
@@ -374,11 +374,15 @@ PATTERNS = [
     (rf"worst row +row {N} loses {D} of its squared length", worst_row),
     (rf"worst pair +rows {N} and {N} lose {D} of their squared distance", worst_line),
     (
-        rf"lower bound +{D}(, so at most (?:{D}% above|{D} times) the best possible)? "
-        rf"\(proved by ([a-z ]+?) {W}\)",
+        rf"lower bound +{D}(; the loss is at most (?:{D}% above|{D} times) the best "
+        rf"possible)? \(proved by ([a-z ]+?) {W}\)",
         lower_line,
     ),
-    (rf"gap +above --tol {D}: the search ended because neither side gained any", ended),
+    (
+        rf"gap +above --tol {D}: the search ended because neither the projection"
+        " nor the bound improved",
+        ended,
+    ),
     (
         rf"kept +{D} of the variance, at most {D} under the cap {D}",
         lambda f, kept, most, cap: capped_text(f, cap, kept, most),
@@ -406,7 +410,7 @@ PATTERNS = [
     ),
     (
         rf"Over (?:all|the) {N} {W}, the worst loses {D} of its squared length\. "
-        rf"((?:The hull of the directions|Weights) [^.]*?{N} of these {W}[^.]*) that "
+        rf"((?:A weighted average over )?{N} of these {W}[^.]*) that "
         rf"no projection to {N} dimensions? loses less than {D}\.",
         told_proof,
     ),

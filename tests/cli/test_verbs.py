@@ -304,7 +304,7 @@ def test_rules_name_pairs_as_in_python(folder, run, checked, points):
         assert stated["include_norms"] == options.get("include_norms", False)
     status, _, err = run("fit", "points.npy", "-k", 2, "--pairs", "labels")
     assert (status, err.count("\n")) == (2, 2)
-    assert "requires y" in err
+    assert "Add --labels FILE." in err
 
 
 def test_names_of_features_travel_with_the_model(folder, run, points):

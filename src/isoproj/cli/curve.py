@@ -37,7 +37,8 @@ def curve(options: argparse.Namespace, console: Console) -> None:
     save_plot(console, options.plot, found.plot)
     _say(console, found)
     if found.knees:
-        console.say(f"knees: k = {', '.join(map(str, found.knees))}")
+        knees = ", ".join(map(str, found.knees))
+        console.say(f"after k = {knees} further dimensions lower the loss much less")
     targets = []
     for target in options.targets:
         sufficient, impossible = found.needed(target)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from isoproj.files.read.reading import DataFile
 
 # What a proof rests on, before the name of the pairs.
-_PROOFS = {"fantope": "weights on", "hull": "the hull of some"}
+_PROOFS = {"fantope": "a weighted average over", "hull": "the hull proof of some"}
 # Options whose names are those of parameters.
 _PARAMETERS = (
     "max_distortion slack objective solver tol max_iter time_limit scale checkpoint "
@@ -157,7 +157,7 @@ def _show(
     if certificate.sampled_words:
         console.say(f"over         {certificate.scope}; {certificate.sampled_words}")
     console.say(_worst_pair(model))
-    above = f", so {excess(gap)}" if np.isfinite(gap) else ""
+    above = f"; the loss is {excess(gap)}" if np.isfinite(gap) else ""
     console.say(
         f"lower bound  {at_least(model.lower_bound_, 6)}{above} "
         f"(proved by {_PROOFS[certificate.proof]} {certificate.pairs.things})"
@@ -186,8 +186,8 @@ def _show(
     if _is_above_tol(model):
         console.say(
             f"gap          above --tol {model.tol:g}: the search ended because neither "
-            "side gained any more. Another --seed may find a better projection; the "
-            "rest may be a gap that no search closes"
+            "the projection nor the bound improved any more. Another --seed may find a "
+            "better projection; the rest may be a gap that no search closes"
         )
     if options.output is not None:
         console.say(f"saved        {options.output}")
@@ -255,6 +255,6 @@ def _why_so_much(certificate: Certificate, rows: Rows) -> str:
 
 def _lengths(rows: Rows, pairs: Indices) -> Array:
     """Return the distances of pairs of rows."""
-    # Whole numbers would wrap around, and signs of truth cannot be subtracted.
+    # Unsigned integers would wrap around, and booleans cannot be subtracted.
     first, second = (rows[side].astype(np.float64) for side in pairs.T)
     return np.asarray(np.linalg.norm(as_dense(first - second), axis=1))

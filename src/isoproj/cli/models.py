@@ -20,7 +20,7 @@ from isoproj.numerics.arrays import Rows
 from isoproj.numerics.container import read_container
 from isoproj.numerics.rounding import at_least, gap_in_words
 from isoproj.numerics.storage import MEMORY_LIMIT, Storage
-from isoproj.pairs.rule import WORDS
+from isoproj.pairs.rule import LABELLED, WORDS
 from isoproj.proof.certificate import Certificate
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def prefix_table(certificate: Certificate) -> tuple[list[str], list[list[str]]]:
         ]
         for k, part in certificate.by_dimension.items()
     ]
-    return ["dimensions", "worst pair loses", "none below", "gap"], rows
+    return ["dimensions", "worst pair loses", "lower bound", "gap"], rows
 
 
 def check_features(data: DataFile, n_features: int, path: str) -> None:
@@ -184,9 +184,15 @@ def pair_options(options: argparse.Namespace) -> dict[str, Any]:
     if pairs is not None and pairs not in WORDS:
         near = difflib.get_close_matches(pairs, WORDS, n=1)
         if near and not split_name(pairs)[0].exists():
-            msg = f"--pairs is no file, nor a word: {pairs}. Did you mean {near[0]}?"
+            msg = (
+                f"--pairs must be a file or a word that -h lists; got {pairs!r}. "
+                f"Did you mean {near[0]!r}?"
+            )
             raise UsageError(msg)
         pairs = read_pairs(str(pairs))
+    elif pairs in LABELLED and options.labels is None:
+        msg = f"--pairs {pairs} needs the class of every point. Add --labels FILE."
+        raise UsageError(msg)
     asked = {
         "pairs": pairs,
         "n_neighbors": options.neighbors,

@@ -148,7 +148,7 @@ def _listen(hear: int, verb: str, is_over: threading.Event) -> None:
         n_heard += heard.count(signal.SIGINT)
         if not n_heard:
             continue
-        # Whoever has not imported this yet has found nothing either.
+        # While this module is not loaded, no search has begun.
         module = sys.modules.get("isoproj.numerics.interrupts")
         stop = module.present_stop() if module is not None else None
         if n_heard == 1 and stop is not None and stop.is_begun:

@@ -1,4 +1,4 @@
-"""The cheapest reduced vectors that find enough neighbours; all told by measurement.
+"""Measure ways to reduce vectors; choose the cheapest that finds enough neighbours.
 
 Methods, numbers of dimensions, scores and number formats are tried alike. Half of the
 queries choose; the other half, which chose nothing, says what the choice is worth.

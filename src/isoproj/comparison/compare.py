@@ -148,7 +148,8 @@ class Comparison(Shown):
             cells = (f"{floor[k]:.4f} " if k in floor else "" for k in ks)
             lines.append(["lower bound", *cells])
         table = aligned(["", *(f"k={k}" for k in ks)], lines)
-        return "\n".join([_LABELS.get(metric, metric), table, *self._notes()])
+        title = f"{_LABELS.get(metric, metric)}; * marks the best"
+        return "\n".join([title, table, *self._notes()])
 
     def _notes(self) -> Iterator[str]:
         """Yield one line per method that failed, with the reason."""

@@ -395,8 +395,8 @@ def calling_back(estimator: Fitted, X: Foreign, y: Foreign) -> Iterator[None]:
             yield
         fit.call_on_fit_task_end(**given, reconstruction_attributes={})
     finally:
-        # Decorating ``fit`` itself would put a frame between it and its caller, whom
-        # warnings name.
+        # Decorating ``fit`` itself would put a frame between it and its caller, and
+        # warnings would name the wrong line.
         with_callbacks(_nothing)(estimator)
 
 

@@ -102,7 +102,7 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
         """
         journal = self._journal()
         with telling(type(self).__name__, self.verbose), calling_back(self, X, y):
-            # Of every draw: split, sample of pairs, random starts.
+            # Seeds every random choice: the split, the sample of pairs, the starts.
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             storage = self._storage()
             given = self._validated(X, reset=True, storage=storage)
@@ -365,14 +365,14 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
         """Store the status, the history and the number of rounds of the solver."""
         self.status_ = result.status
         if self.distortion_ <= _NOTHING:
-            # Whatever the solver says: the scan has seen that nothing is lost.
+            # The scan found that nothing is lost, whatever the solver says.
             self.status_ = Status.OPTIMAL
         if result.dimensions is not None and result.dimensions.status.advice:
             self.status_ = result.dimensions.status
         if self._is_cut_short:
             self.status_ = Status.TIME_LIMIT
         self.history_ = result.history
-        # A fit that had nothing to iterate on has looked at its answer once.
+        # A fit without a history counts as one round.
         self.n_iter_ = result.history[-1].iteration if result.history else 1
 
     @property

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True, repr=False)
 class DistortionCurve(Tabular):
-    """Distortion and its proven floor at one number of dimensions after another.
+    """Distortion and lower bound for several numbers of dimensions.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class DistortionCurve(Tabular):
     distortion : ndarray of shape (m,)
         What the worst pair loses, exact; it never rises by more than rounding.
     lower_bound : ndarray of shape (m,)
-        No projection to as many dimensions loses less; it never rises either.
+        No projection to as many dimensions loses less.
     certificates : tuple of Certificate
         One for each number of dimensions, with its projection; empty in a curve
         that was read from a table.
@@ -112,7 +112,7 @@ class DistortionCurve(Tabular):
         return tuple(self.ks[sorted(found)].tolist())
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the curve above its floor.
+        """Draw the curve above its lower bound.
 
         Parameters
         ----------
@@ -164,7 +164,7 @@ def distortion_curve(
     random_state: int | None = None,
     verbose: int = 0,
 ) -> DistortionCurve:
-    """Return distortion and proven floor for many numbers of dimensions.
+    """Return distortion and lower bound for many numbers of dimensions.
 
     Every number of dimensions is solved as a fit solves it, from the one before, so
     that the curve and a fit say the same.
@@ -283,7 +283,7 @@ def _checked_ks(ks: Iterable[int] | None, n_dims: int, n_features: int) -> list[
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True, repr=False)
 class Frontier(Tabular):
-    """Share of the objective kept against the loss of the worst pair, cap by cap.
+    """Share of the objective that is kept under several caps on the worst pair.
 
     Parameters
     ----------
@@ -316,7 +316,7 @@ class Frontier(Tabular):
         return zip(*(column.tolist() for column in columns), strict=True)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw what is kept against the caps, below its bound.
+        """Draw what is kept under each cap, and the most that can be kept.
 
         Parameters
         ----------
@@ -359,7 +359,7 @@ def guarantee_frontier(
     random_state: int | None = None,
     verbose: int = 0,
 ) -> Frontier:
-    """Return the share kept against the loss of the worst pair, from minimax to PCA.
+    """Return the share kept under several caps, from the least loss found to PCA's.
 
     Parameters
     ----------

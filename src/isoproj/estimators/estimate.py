@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from isoproj.engines.base import Engine
 from isoproj.pairs.estimate import all_pairs_seconds
 
-# A fit whose estimate is above this is told before.
+# A fit that is expected to take more seconds than this says so before it works.
 LONG = 60.0
 
 

@@ -56,7 +56,9 @@ class GuaranteedPCA(CertifiedProjection):
         Keep the most variance, as PCA does, or lose the least on average over the
         pairs that count.
     tol : float, default=1e-2
-        Relative gap at which the two relaxations stop. Less than 1e-9 means 1e-9.
+        Relative gap at which each of the two searches stops: the one for the least
+        loss, which sets the cap, and the one for the most variance under it. Less than
+        1e-9 means 1e-9.
     max_iter : int or None, default=None
         Most rounds of each of the two searches; None means their own default.
     random_state : int, RandomState instance or None, default=None
@@ -98,7 +100,7 @@ class GuaranteedPCA(CertifiedProjection):
     distortion_ : float
         Largest loss over all pairs that count; exact, at most the cap.
     n_components_lower_bound_ : int
-        Where ``n_components`` is None: no fewer dimensions can be under the cap.
+        Where ``n_components`` is None: fewer dimensions cannot meet the cap, as proved.
     certificate_ : Certificate
         All of these claims with their proof; save, load, verify.
     certificates_ : dict of int to Certificate

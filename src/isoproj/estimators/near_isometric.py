@@ -33,7 +33,7 @@ from isoproj.proof.certificate import Certificate
 from isoproj.solvers.api import Journal, Problem, Result, Weights
 from isoproj.solvers.checkpoint import Checkpoint
 
-# One weight per pair beyond this is no longer a small working set.
+# Most pairs for ``dual_ascent``, which keeps a weight for each.
 _LARGEST_DENSE = 20_000_000
 
 
@@ -75,8 +75,8 @@ class NearIsometricProjection(CertifiedProjection):
         Pairs closer than this do not count; ``certificate_.n_close`` says how many
         were left out. The pairs that stay are listed: at most 20 million.
     include_norms : bool, default=False
-        Whether every row counts as a direction too, as a pair with the origin, so that
-        lengths, inner products and cosines survive besides distances.
+        Whether every row counts as a pair with the origin, too, so that lengths, inner
+        products and cosines are preserved as well as distances.
     scale : {"balanced"} or None, default=None
         ``"balanced"`` makes ``transform`` multiply by
         ``1 / sqrt(1 - distortion_ / 2)``, so that squared lengths stay within
@@ -84,14 +84,12 @@ class NearIsometricProjection(CertifiedProjection):
         count. ``components_`` and the certificate are those of the projection itself.
     tol : float, default=1e-2
         Gap between distortion and lower bound, relative to the bound, at which
-        ``"minimax"`` stops. If the gap cannot be closed, the bound is improved until
-        that is expected to close no more than a twentieth of the gap, or until its own
-        error is at most a tenth of it (``tol``, if that is below 0.5 %). Less than 1e-9
-        means 1e-9.
+        ``"minimax"`` stops. It stops above this gap if neither the projection nor the
+        bound improves any more. Less than 1e-9 means 1e-9.
     n_restarts : int or None, default=None
-        Further starts of the local search of ``"minimax"``: random ones in up to 7
-        dimensions, else the best basis so far, moved a little at random. None means a
-        few where they are cheap.
+        Random starts of the local search of ``"minimax"``, after the one that the bound
+        gives. None means as many as a fixed amount of work allows: dozens for small
+        data, none for large data.
     warm_start : bool, default=False
         Whether ``"minimax"`` also starts from the projection of the last ``fit``, even
         if that had another number of dimensions or other rows.
@@ -166,7 +164,7 @@ class NearIsometricProjection(CertifiedProjection):
     n_components_ : int
         Number of dimensions kept.
     n_components_lower_bound_ : int
-        Where ``max_distortion`` was given: no fewer dimensions can do.
+        Where ``max_distortion`` was given: fewer dimensions cannot meet it, as proved.
     updated_ : {"kept", "refined"}
         After ``update``: whether the projection stayed as it was.
     heldout_ : Heldout or None
@@ -332,7 +330,7 @@ class NearIsometricProjection(CertifiedProjection):
         if last.hull is not None:
             axes, pairs = last.hull.hull_axes, last.hull.hull_pairs
             certificate = certify_hull(points, certificate, axes, pairs)
-        # The pairs of a proof that fewer dimensions cannot do are all still there.
+        # The old rows are still there, so the proof about fewer dimensions still holds.
         self._adopt(replace(certificate, exclusion=last.exclusion))
         if result is not None:
             self._adopt_solve(result)

@@ -185,6 +185,9 @@ def check_points(
     name: str = "X",
 ) -> Rows:
     """Return data as finite float rows, dense or CSR; else raise ValueError."""
+    if hasattr(data, "components_"):
+        msg = f"X must hold numbers; got {type(data).__name__}. Pass the data first."
+        raise ValueError(msg)
     data = on_host(data)
     check_real(data)
     storage = storage or Storage()

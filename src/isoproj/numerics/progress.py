@@ -76,7 +76,7 @@ class Step:
             words = [f"worst pair loses {self.distortion:.4f}"]
         is_bounded = self.lower_bound > 0.0 or self.distortion <= 0.0
         if math.isfinite(self.lower_bound) and is_bounded:
-            words.append(f"none below {self.lower_bound:.4f}")
+            words.append(f"lower bound {self.lower_bound:.4f}")
         elif not has_objective:
             words.append("no lower bound yet")
         gap = self.gap if has_basis else math.inf

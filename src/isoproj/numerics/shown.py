@@ -30,8 +30,10 @@ class Shown:
         return text if "\n" in text else f"<{type(self).__name__}: {text}>"
 
     def _repr_html_(self) -> str:
-        lines = html.escape(str(self)).replace("\n", "<br>")
-        return f"<p>{lines}</p>"
+        text = html.escape(str(self))
+        # Lines are aligned by their spaces, which only this element keeps.
+        lines = f'<pre style="white-space: pre-wrap">{text}</pre>'
+        return lines if "\n" in text else f"<p>{text}</p>"
 
 
 class Tabular(Shown):

@@ -88,7 +88,7 @@ def histogram_chart(
         for at in range(ends.size - 1)
     ]
     drawn: list[Mark] = [
-        # The hints of the first method tell of all.
+        # A hint of the first method tells the values of all methods.
         marks.Steps(role, edges, share, label=names[role], hints=() if at else hints)
         for at, (role, share) in enumerate(shares.items())
     ]

@@ -25,6 +25,11 @@ N_SHOWN = 6
 # A label is shown whole up to this many characters.
 _LONGEST = 280
 
+# What needs the data, or is given beside them.
+_OF_DATA = (
+    "claims methods histogram curve frontier pca_worst_pairs heldout maps new_points"
+)
+
 Facts = dict[str, Any]
 
 
@@ -47,17 +52,9 @@ def stated(model: Fitted, certificate: Certificate) -> Facts:
             "fingerprint": certificate.fingerprint,
         },
         "certificate": _bounds(certificate),
-        "claims": None,
-        "methods": None,
-        "histogram": None,
-        "curve": None,
-        "frontier": None,
         "worst_pairs": _bare_pairs(certificate),
-        "pca_worst_pairs": None,
-        "heldout": None,
         "nested": prefixes_of(certificate),
-        "maps": None,
-        "new_points": None,
+        **dict.fromkeys(_OF_DATA.split()),
         "guarantee": guarantee and _told(guarantee, "objective cap kept kept_bound"),
         "history": _history(model),
         "kept_history": _history(model, kept=True),

@@ -97,10 +97,10 @@ def _proof(bounds: Facts, things: str) -> str:
     """Return what proves the lower bound, as subject and verb."""
     if bounds["proof"] == "hull":
         return (
-            f"The hull of the directions of {bounds['n_proving']:,} of these {things}, "
-            f"in a subspace of {bounds['n_components'] + 1} dimensions, proves"
+            f"{bounds['n_proving']:,} of these {things}, which point in all directions "
+            f"of a subspace of {bounds['n_components'] + 1} dimensions, prove"
         )
-    return f"Weights on {bounds['n_proving']:,} of these {things} prove"
+    return f"A weighted average over {bounds['n_proving']:,} of these {things} proves"
 
 
 def _cap(facts: Facts) -> str:
@@ -144,9 +144,9 @@ def _curve(facts: Facts) -> str:
     if facts["curve"]["isoproj"] is not None:
         return "What the worst pair loses, and the bound proven at each dimension."
     return (
-        "The floor is what this certificate proves at each number of dimensions; a fit "
-        "to that number may prove more. No orthogonal projection reaches the shaded "
-        "region."
+        "The dashed line is the lower bound that this certificate proves at each "
+        "number of dimensions; a fit to that number may prove more. No orthogonal "
+        "projection reaches the shaded region."
     )
 
 

@@ -257,8 +257,8 @@ class SearchPlan(Tabular):
             for who, m, needed, share in told
             if needed is not None and share is not None
         ]
-        names = ("", "candidates", "half need", "99 % need", "found without more")
-        return names, rows
+        last = f"found if {self.n_neighbors:,} are fetched"
+        return ["", "candidates", "half need", "99 % need", last], rows
 
 
 def _quantiles(needed: Ranks) -> tuple[int, int]:
@@ -319,7 +319,7 @@ class Question:
             )
             raise ValueError(msg)
         if (map is None) == (reduced is None):
-            msg = "search_plan needs a map or reduced=(Z, ZQ), not both. Pass one."
+            msg = "search_plan needs either a map or reduced=(Z, ZQ). Pass one of them."
             raise ValueError(msg)
         ratio, linear, vectors = None, None, (self.rows, self.queries)
         if reduced is not None:
