@@ -112,6 +112,7 @@ def _draw_gallery(app: Any) -> None:
                 [sys.executable, "-c", "\n".join(blocks)],
                 cwd=pictures,
                 check=True,
+                stdout=subprocess.DEVNULL,
                 env={**os.environ, "MPLBACKEND": "Agg"},
             )
 
@@ -134,7 +135,10 @@ def _show_outputs(app: Any, page: str, source: list[str]) -> None:
             out = io.StringIO()
             with contextlib.redirect_stdout(out), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
+                # An example turns its log on, and Dask writes one.
+                logging.disable(logging.INFO)
                 exec(compile(blocks[at][10:-4], page, "exec"), names)
+            logging.disable(logging.NOTSET)
             if out.getvalue():
                 text = out.getvalue().rstrip()
                 blocks[at] += (
@@ -147,8 +151,6 @@ def _show_outputs(app: Any, page: str, source: list[str]) -> None:
                 )
                 blocks[at] += f"\n![What the example draws](/pictures/{name})\n"
             plt.close("all")
-    # An example sets the level; the builder's own log stays quiet.
-    logging.getLogger("isoproj").setLevel(logging.NOTSET)
     source[0] = "".join(blocks)
 
 

@@ -66,6 +66,21 @@ def test_quick_start_and_tutorials_have_examples():
     assert all(blocks_of(p) for p in PAGES if p.startswith("docs/tutorials/"))
 
 
+def test_readme_shows_what_its_examples_print():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown, printed = claims.examples(text), claims.examples(claims.with_outputs(text))
+    number = re.compile(r"\d[\d,]*\.?\d*")
+    assert [number.split(said) for said in shown] == [number.split(s) for s in printed]
+    for said, real in zip(
+        "".join(shown).split(), "".join(printed).split(), strict=True
+    ):
+        for values in zip(number.findall(said), number.findall(real), strict=True):
+            ours, theirs = (
+                float(value.strip(",.").replace(",", "")) for value in values
+            )
+            assert ours == pytest.approx(theirs, rel=0.05), (said, real)
+
+
 def test_readme_and_the_ledger_of_its_figures_are_equal():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     stated = (DOCS / "claims.md").read_text(encoding="utf-8")

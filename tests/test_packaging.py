@@ -13,7 +13,7 @@ import numpy as np
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 HOME = PROJECT["project"]["urls"]["Homepage"]
-LINK = re.compile(r"(!?)\[[^\]]*\]\(([^)]+)\)")
+LINK = re.compile(r'(?:\[[^\]]*\]\(|(<img src="))([^)"]+)')
 
 
 def published_readme():
@@ -29,6 +29,7 @@ def published_readme():
 def test_every_link_of_the_published_readme_leads_to_a_file_of_the_project():
     links = LINK.findall(published_readme())
     assert len(links) > 5
+    assert any(is_picture for is_picture, _ in links)
     for is_picture, address in links:
         kind = "raw" if is_picture else "blob"
         prefix = f"{HOME}/{kind}/main/"

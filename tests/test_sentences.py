@@ -10,6 +10,7 @@ from __future__ import annotations
 import html
 import math
 import re
+import warnings
 
 import numpy as np
 import pytest
@@ -17,13 +18,22 @@ from geometry import brute_losses, every_pair
 from scipy.spatial import ConvexHull
 from sklearn.datasets import load_digits, load_iris
 
-from isoproj import GuaranteedPCA, NearIsometricProjection
+from isoproj import (
+    GuaranteedPCA,
+    NearIsometricProjection,
+    audit,
+    distortion_curve,
+)
+from isoproj.exceptions import DuplicatePointsWarning
 from isoproj.proof.certificate import certificate_of
 
 pytest.importorskip("jinja2")
 
 DIGITS, CLASSES = (part[:90] for part in load_digits(return_X_y=True))
+QUERIES = np.arange(90) % 3 == 0
 LISTED = np.random.default_rng(0).integers(90, size=(60, 2))
+# One row is the origin.
+CENTRED = DIGITS - DIGITS[7]
 LISTED = LISTED[LISTED[:, 0] != LISTED[:, 1]]
 QUICK = ("--tol", 0.5, "--seed", 0)
 # Options of a fit, by scene.
@@ -38,7 +48,14 @@ SCENES = {
     "nested": ("-k", 10, *QUICK, "--nested", 4),
     "guaranteed": ("-k", 4, *QUICK, "--method", "guaranteed-pca"),
     "heldout": ("-k", 7, *QUICK, "--heldout", 30),
+    "fewest": ("--max-distortion", 0.5, *QUICK),
+    "directions": ("-k", 4, *QUICK, "--pairs", "directions"),
+    "norms": ("-k", 4, *QUICK, "--include-norms"),
+    "heldout norms": ("-k", 4, *QUICK, "--include-norms", "--heldout", 30),
+    "queries": ("-k", 7, *QUICK, "--pairs", "queries", "--labels", "q.txt"),
 }
+# Scenes where rows count as directions, which is pairs with the origin, the last point.
+OF_ROWS = ("directions", "norms", "heldout norms")
 
 
 def pairs_that_count(scene, X, certificate):
@@ -46,6 +63,12 @@ def pairs_that_count(scene, X, certificate):
     i, j = every_pair(len(X)).T
     if scene == "labels":
         i, j = (row[CLASSES[i] != CLASSES[j]] for row in (i, j))
+    elif scene == "queries":
+        i, j = (row[QUERIES[i] != QUERIES[j]] for row in (i, j))
+    elif scene in OF_ROWS:
+        rows = np.arange(len(X))
+        lengths = np.column_stack([rows, np.full(len(X), len(X))])
+        i, j = np.vstack([np.column_stack([i, j]), lengths][scene == "directions" :]).T
     elif scene == "min_distance":
         far = np.linalg.norm(X[i] - X[j], axis=1) >= 20.5
         i, j = i[far], j[far]
@@ -85,23 +108,26 @@ class Figures:
     def __init__(self, scene, X, model):
         self.c = certificate = certificate_of(model)
         self.X, self.k = X, certificate.n_components
+        self.points = np.vstack([X, np.zeros(X.shape[1])]) if scene in OF_ROWS else X
         self.pairs, self.losses = brute_losses(
-            X, certificate.components, pairs_that_count(scene, X, certificate)
+            self.points, certificate.components, pairs_that_count(scene, X, certificate)
         )
+        self.things = "pairs and rows" if scene in OF_ROWS else "pairs"
+        self.things = "rows" if scene == "directions" else self.things
         self.distortion = self.losses.max()
-        self.proofs = proved(X, certificate)
+        self.proofs = proved(self.points, certificate)
         self.lower = max(self.proofs.values())
         self.gap = self.distortion / self.lower - 1.0
         every = brute_losses(X, certificate.components)[1]
         self.share_above = (every > self.distortion + 1e-12).mean()
         self.prefixes = {}
         for k, part in certificate.by_dimension.items():
-            lost = brute_losses(X, part.components, self.pairs)[1].max()
-            self.prefixes[k] = lost, max(proved(X, part).values())
+            lost = brute_losses(self.points, part.components, self.pairs)[1].max()
+            self.prefixes[k] = lost, max(proved(self.points, part).values())
         if certificate.guarantee is not None:
             self._keep(certificate.guarantee)
         axes = np.linalg.svd(X - X.mean(axis=0))[2][: self.k]
-        self.pca = brute_losses(X, axes, self.pairs)[1]
+        self.pca = brute_losses(self.points, axes, self.pairs)[1]
 
     def _keep(self, stated):
         spread = np.cov(self.X, rowvar=False)
@@ -135,10 +161,22 @@ def near(text, value):
 
 def every_one(f, n, what, kept, k, most):
     assert number(n) == len(f.pairs)
-    assert (what == "sampled distances") == (f.c.pair_kind == "sample")
+    sizes = {"pairs": "distances", "rows": "lengths"}
+    told = sizes.get(f.things, "distances and lengths")
+    assert what == ("sampled " if f.c.pair_kind == "sample" else "") + told
     assert int(k) == f.k
     below(kept, 1.0 - f.distortion, 100)
     above(most, 1.0 - f.lower, 100)
+
+
+def excluded(f, k, cap):
+    """Hold the proof of an exclusion against the cap, which is rounded down."""
+    proof = f.c.exclusion
+    x = unit(f.points, proof.excluding_pairs)
+    moment = x.T @ (proof.excluding_weights[:, None] * x)
+    assert int(k) == proof.n_components < f.k
+    below(cap, proof.cap, 100)
+    assert 1.0 - np.linalg.eigvalsh(moment)[-int(k) :].sum() > proof.cap - 1e-9
 
 
 def over(f, n, total, share):
@@ -158,7 +196,8 @@ def keeps(f, kept, cap, most):
     above(most, f.kept_bound, 100)
 
 
-def lower_line(f, lower, _, over, times, proof):
+def lower_line(f, lower, _, over, times, proof, things):
+    assert things == f.things
     below(lower, f.lower)
     if over:
         above(over, f.gap, 100)
@@ -174,23 +213,33 @@ def worst_line(f, i, j, lost):
     near(lost, f.distortion)
 
 
-def told_proof(f, n, loss, subject, _, k, lower):
-    assert number(n) == len(f.pairs)
+def of_things(f, n, things):
+    assert (number(n), things) == (len(f.pairs), f.things)
+
+
+def told_proof(f, n, things, loss, subject, _, these, k, lower):
+    of_things(f, n, things)
+    assert these == things
     near(loss, f.distortion)
     below(lower, f.lower)
     assert int(k) == f.k
-    proof = "hull" if subject.startswith("The hull") else "fantope"
+    proof = "hull" if "all directions" in subject else "fantope"
     assert f.proofs[proof] == f.lower
     count = number(re.search(r"[\d,]+", subject)[0])
     proving = f.c.weighted_pairs if proof == "fantope" else f.c.hull.hull_pairs
     assert count == len(proving)
 
 
-def heldout_line(f, which, n, worst, most, mean):
+def heldout_line(f, which, n, things, worst, most, mean):
     i, j = np.array(f.held), np.array(f.training)
-    pairs = [[a, b] for a in i for b in (i if which == "among them" else j)]
-    pairs = [p for p in pairs if which != "among them" or p[0] < p[1]]
-    losses = brute_losses(f.all_rows, f.c.components, pairs)[1]
+    origin, is_within = len(f.all_rows), which == "among them"
+    # Lengths of rows held out are theirs alone.
+    others = [*i, origin] if is_within and f.things != "pairs" else i
+    pairs = [[a, b] for a in i for b in (others if is_within else j)]
+    pairs = [p for p in pairs if not is_within or p[0] < p[1]]
+    assert things == (f.things if is_within else "pairs")
+    points = np.vstack([f.all_rows, np.zeros(f.X.shape[1])])
+    losses = brute_losses(points, f.c.components, pairs)[1]
     assert number(n) == losses.size
     near(worst, losses.max())
     near(mean, losses.mean())
@@ -222,8 +271,15 @@ def close(f, apart, others, least):
     assert np.quantile(every, 0.35) < number(others) < np.quantile(every, 0.65)
 
 
-def spread_line(f, n, ours, pca, worst, pca_worst):
-    assert number(n) == len(f.pairs)
+def worst_row(f, i, lost):
+    origin = np.zeros(f.X.shape[1])
+    loss = brute_losses([f.all_rows[int(i)], origin], f.c.components, [[0, 1]])[1][0]
+    near(lost, loss)
+    near(lost, f.distortion)
+
+
+def spread_line(f, n, things, ours, pca, worst, pca_worst):
+    of_things(f, n, things)
     near(ours, f.losses.mean())
     near(pca, f.pca.mean())
     near(worst, f.distortion)
@@ -254,30 +310,32 @@ def ended(f, tol):
 
 def floor_row(f, k, floor, pca):
     # The weights prove a floor at any k, and fewer dimensions lose no less.
-    x = unit(f.X, f.c.weighted_pairs)
+    x = unit(f.points, f.c.weighted_pairs)
     moment = x.T @ (f.c.weights[:, None] * x)
     own = 1.0 - np.linalg.eigvalsh(moment)[-int(k) :].sum()
     stated = max([own, *(v[1] for n, v in f.prefixes.items() if int(k) <= n)])
     assert number(floor) <= stated + 1e-7 or f.c.prefixes
     axes = np.linalg.svd(f.X - f.X.mean(axis=0))[2][: int(k)]
-    lost = brute_losses(f.X, axes, f.pairs)[1].max()
+    lost = brute_losses(f.points, axes, f.pairs)[1].max()
     assert abs(number(pca) - lost) < 1e-3
     assert number(floor) <= number(pca) + 1e-4
 
 
 def pair_row(f, i, j, ours, pca):
-    losses = brute_losses(f.X, f.c.components, [[int(i), int(j)]])[1]
+    j = int(j) if j.isdigit() else len(f.X)
+    losses = brute_losses(f.points, f.c.components, [[int(i), j]])[1]
     assert abs(number(ours) - 100 * losses[0]) < 0.006
 
 
-N, D = r"([\d,]+)", r"([\d,]*\.?\d+)"
+N, D, W = r"([\d,]+)", r"([\d,]*\.?\d+)", r"(pairs and rows|pairs|rows)"
+S = r"([\d.]+(?:e[+-]\d+)?)"
 STATIC = [
     r"The lower bound is proven, but the gap to it need not close: the problem is not "
     "convex",
     r"The guarantee is for the points the model was fitted on",
     r"No orthogonal projection reaches the shaded region",
-    r"The floor is what this certificate proves at each number of dimensions; a fit to "
-    "that number may prove more",
+    "The dashed line is the lower bound that this certificate proves at each number of "
+    "dimensions; a fit to that number may prove more",
     "Every claim was recomputed from the data while this report was made, by code that "
     "knows no solver",
     r"The least possible distortion lies between the two",
@@ -290,10 +348,14 @@ STATIC = [
 PATTERNS = [
     (
         rf"Every one of {N} ([a-z ]+) keeps at least {D}% of its squared length in {N} "
-        rf"dimensions; no projection can guarantee more than {D}%\.",
+        rf"dimensions?; no projection can guarantee more than {D}%\.",
         every_one,
     ),
-    (rf"Its first {N} dimensions keep at least {D}%, of at most {D}%\.", first),
+    (
+        rf"No projection to {N} or fewer dimensions loses at most {D}% of every pair\.",
+        excluded,
+    ),
+    (rf"Its first {N} dimensions? keeps? at least {D}%, of at most {D}%\.", first),
     (
         rf"Sampled: of all pairs, with 95 % confidence, at most {D}% (?:keep less|lose "
         r"more)\.",
@@ -309,19 +371,24 @@ PATTERNS = [
         rf"than {D}% can keep more than {D}%\.",
         keeps,
     ),
+    (rf"worst row +row {N} loses {D} of its squared length", worst_row),
     (rf"worst pair +rows {N} and {N} lose {D} of their squared distance", worst_line),
     (
-        rf"lower bound +{D}(, so at most (?:{D}% above|{D} times) the best possible)? "
-        r"\(proved by ([a-z ]+)\)",
+        rf"lower bound +{D}(; the loss is at most (?:{D}% above|{D} times) the best "
+        rf"possible)? \(proved by ([a-z ]+?) {W}\)",
         lower_line,
     ),
-    (rf"gap +above --tol {D}: the search ended because neither side gained any", ended),
+    (
+        rf"gap +above --tol {D}: the search ended because neither the projection"
+        " nor the bound improved",
+        ended,
+    ),
     (
         rf"kept +{D} of the variance, at most {D} under the cap {D}",
         lambda f, kept, most, cap: capped_text(f, cap, kept, most),
     ),
     (
-        rf"(among them|to fitted points) +{N} pairs, the worst loses {D}, 99.9% lose "
+        rf"(among them|to fitted points) +{N} {W}, the worst loses {D}, 99.9% lose "
         rf"at most {D}, mean {D}",
         heldout_line,
     ),
@@ -332,16 +399,19 @@ PATTERNS = [
         r"% confidence\.",
         promised,
     ),
-    (rf"some pair keeps at most {D}% in any projection to {N} dimensions", much),
     (
-        rf"the worst are {D} apart or less, others {D}: leave them out with "
-        rf"--min-distance {D}",
+        rf"some (?:pair|row) keeps at most {D}% in any projection to {N} dimensions?",
+        much,
+    ),
+    (
+        rf"the worst are {S} apart or less, others {S}: leave them out with "
+        rf"--min-distance {S}",
         close,
     ),
     (
-        rf"Over (?:all|the) {N} pairs, the worst loses {D} of its squared length\. "
-        rf"((?:The hull of the directions|Weights) [^.]*?{N} of these pairs[^.]*) that "
-        rf"no projection to {N} dimensions loses less than {D}\.",
+        rf"Over (?:all|the) {N} {W}, the worst loses {D} of its squared length\. "
+        rf"((?:A weighted average over )?{N} of these {W}[^.]*) that "
+        rf"no projection to {N} dimensions? loses less than {D}\.",
         told_proof,
     ),
     (
@@ -355,15 +425,15 @@ PATTERNS = [
     ),
     (r"PCA, under no cap, keeps [\d.]+\.", lambda f: None),
     (
-        rf"Every one of {N} pairs is counted\. The mean pair loses {D} here and {D} "
-        rf"under PCA; the worst {D} and {D} \(dotted lines\)\.",
+        rf"Every one of {N} {W} is counted\. The mean loss is {D} here and {D} "
+        rf"under PCA, the worst {D} and {D} \(dotted lines\)\.",
         spread_line,
     ),
     (rf"\| {N} to {N} \| {N} \| {D} \| {D} \| {D}% \|", table_row),
     (rf"\| first {N} \| {D} \| {D} \|(?: {D} \|)?", prefix_row),
     (rf"^first {N} +{D} +{D} +{D}%$", prefix_row),
     (rf"^\| {N} \| {D} \| {D} \|$", floor_row),
-    (rf"^\| {N} and {N} \| {D}% \| {D}% \|$", pair_row),
+    (rf"^\| {N} and ({N[1:-1]}|the origin) \| {D}% \| {D}% \|$", pair_row),
 ]
 PATTERNS = [(re.compile(p, re.MULTILINE), check) for p, check in PATTERNS]
 # What a figure or a claim looks like. Tables of audits, parameters and versions have
@@ -408,10 +478,12 @@ def scene(request, tmp_path_factory):
 
     name = request.param
     folder = tmp_path_factory.mktemp(name)
-    X = np.unique(load_iris().data, axis=0) if name == "hull" else DIGITS
+    X = CENTRED if name in OF_ROWS else DIGITS
+    X = np.unique(load_iris().data, axis=0) if name == "hull" else X
     for file, content in {"x": X, "pairs": LISTED}.items():
         np.save(folder / f"{file}.npy", content)
     np.savetxt(folder / "y.txt", CLASSES, "%d")
+    np.savetxt(folder / "q.txt", QUERIES, "%d")
     options = [
         str(folder / o) if str(o).endswith((".npy", ".txt")) else str(o)
         for o in SCENES[name]
@@ -424,12 +496,17 @@ def scene(request, tmp_path_factory):
     assert status == 0
     kind = GuaranteedPCA if name == "guaranteed" else NearIsometricProjection
     model, rows = kind.load(saved), X
-    if name == "heldout":
-        split = kind(7, heldout=30, tol=0.5, random_state=0).fit(X).heldout_
+    if "heldout" in name:
+        k, norms = model.n_components, model.include_norms
+        quick = {"tol": 0.5, "random_state": 0}
+        again = kind(k, heldout=30, include_norms=norms, **quick)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DuplicatePointsWarning)
+            split = again.fit(X).heldout_
         rows = X[split.training]
     figures = Figures(name, rows, model)
     figures.all_rows = X
-    if name == "heldout":
+    if "heldout" in name:
         figures.held, figures.training = split.rows, split.training
     return folder, "".join(told), model, rows, figures
 
@@ -469,3 +546,81 @@ def test_the_report_in_three_formats_and_the_notebook(scene):
             sentence = plain(said)
             if CLAIMS.search(sentence) and "PCA and one random" not in sentence:
                 assert sentence in markdown
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-20, 1e100])
+def test_what_is_said_of_close_pairs_is_true_at_every_scale(scale, tmp_path, run):
+    line = np.zeros((20, 40))
+    line[:, 0] = 20.0 * np.arange(20)
+    near = line + 0.1 * np.random.default_rng(0).normal(size=line.shape)
+    X = scale * np.vstack([line, near])
+    np.save(tmp_path / "x.npy", X)
+    asked = ("fit", tmp_path / "x.npy", "-k", 1, *QUICK)
+    status, out, _ = run(*asked, "-o", tmp_path / "m.isoproj")
+    assert status == 0
+    model = NearIsometricProjection.load(tmp_path / "m.isoproj")
+    found = re.search(
+        rf"the worst are {S} apart or less, others {S}: .*-min-distance {S}$", out, re.M
+    )
+    close(Figures("close", X, model), *found.groups())
+    status, left, _ = run(*asked, "--min-distance", found[3])
+    assert status == 0
+    assert "min-distance" not in left
+
+
+def test_no_fewer_pairs_are_advised_where_a_kind_was_chosen(tmp_path, run):
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(40, 30)))
+    for kind in ("sample", "neighbors"):
+        status, out, _ = run(
+            "fit", tmp_path / "x.npy", "-k", 1, "--pairs", kind, *QUICK
+        )
+        assert status == 0
+        assert out.rstrip().endswith("take more dimensions")
+
+
+def test_a_row_that_is_the_origin_is_no_copy():
+    X = np.vstack([DIGITS[:20], DIGITS[:1], np.zeros((1, 64))])
+    for pairs, norms, told in (
+        ("all", False, "1 pair of identical points."),
+        ("all", True, "1 pair of identical points, 1 row of zeros."),
+        ("directions", False, "counted: 1 row of zeros."),
+    ):
+        model = NearIsometricProjection(
+            2, pairs=pairs, include_norms=norms, tol=0.5, random_state=0
+        )
+        with pytest.warns(DuplicatePointsWarning, match=told):
+            model.fit(X)
+
+
+def test_audits_name_the_origin():
+    X = CENTRED[:20] + 1.0
+    axes = np.eye(64)[:3]
+    told = str(audit(X, axes, orientation="rows", pairs="directions"))
+    i = brute_losses(np.vstack([X, np.zeros(64)]), axes, [[i, 20] for i in range(20)])
+    assert f"(points {i[1].argmax()} and the origin)" in told
+    assert told.startswith("rows  ")
+
+
+def test_curves_over_a_sample_say_so(tmp_path, run):
+    X = np.random.default_rng(0).normal(size=(900, 4))
+    np.save(tmp_path / "x.npy", X)
+    given = (tmp_path / "x.npy", "--pairs", "sample", "--seed", 0)
+    status, out, _ = run("curve", *given, "-k", 1, 4, "--targets", 0.5)
+    assert status == 0
+    assert "worst sampled pair loses" in out
+    assert "4 dimensions suffice; 1 or fewer cannot do it (sampled pairs)" in out
+    curve = distortion_curve(X, [1, 4], pairs="sample", random_state=0)
+    every = brute_losses(X, curve.components(1))[1]
+    share = re.search(rf"95 % confidence, at most {D}% lose more", out)[1]
+    assert (every > curve.distortion[0]).mean() * 100 <= number(share)
+    status, out, _ = run("frontier", *given, "-k", 2, "--n-points", 2)
+    assert status == 0
+    assert "worst sampled pair loses" in out
+    assert "95 % confidence" in out
+
+
+def test_no_loss_is_a_negative_zero():
+    X = np.random.default_rng(0).normal(size=(24, 7)).astype(np.float32)
+    for pairs in ("all", "directions"):
+        model = NearIsometricProjection(6, pairs=pairs, tol=0.5, random_state=0).fit(X)
+        assert not re.search(r"-0[.%]", model.report(X).markdown())

@@ -8,51 +8,33 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from isoproj._version import __version__
+from isoproj._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from isoproj.comparison.compare import compare
-    from isoproj.comparison.dimensions_needed import johnson_lindenstrauss_comparison
-    from isoproj.engines.dask import DaskEngine
-    from isoproj.estimators.curves import (
-        DistortionCurve,
-        Frontier,
-        distortion_curve,
-        guarantee_frontier,
+    from isoproj.comparison.compare import compare as compare
+    from isoproj.comparison.dimensions_needed import (
+        johnson_lindenstrauss_comparison as johnson_lindenstrauss_comparison,
     )
-    from isoproj.estimators.guaranteed_pca import GuaranteedPCA
-    from isoproj.estimators.near_isometric import NearIsometricProjection
-    from isoproj.files.read.capsule import from_arrow
-    from isoproj.proof.audit import AuditResult, audit
-    from isoproj.proof.certificate import Certificate
-    from isoproj.proof.verify import verify
-    from isoproj.reporting.document import Report, report
-    from isoproj.search.close import ClosePairs, close_pairs
-    from isoproj.search.plan import SearchPlan, search_plan
-
-__all__ = [
-    "AuditResult",
-    "Certificate",
-    "ClosePairs",
-    "DaskEngine",
-    "DistortionCurve",
-    "Frontier",
-    "GuaranteedPCA",
-    "NearIsometricProjection",
-    "Report",
-    "SearchPlan",
-    "__version__",
-    "audit",
-    "close_pairs",
-    "compare",
-    "distortion_curve",
-    "from_arrow",
-    "guarantee_frontier",
-    "johnson_lindenstrauss_comparison",
-    "report",
-    "search_plan",
-    "verify",
-]
+    from isoproj.engines.dask import DaskEngine as DaskEngine
+    from isoproj.estimators.curves import DistortionCurve as DistortionCurve
+    from isoproj.estimators.curves import Frontier as Frontier
+    from isoproj.estimators.curves import distortion_curve as distortion_curve
+    from isoproj.estimators.curves import guarantee_frontier as guarantee_frontier
+    from isoproj.estimators.guaranteed_pca import GuaranteedPCA as GuaranteedPCA
+    from isoproj.estimators.near_isometric import (
+        NearIsometricProjection as NearIsometricProjection,
+    )
+    from isoproj.files.read.columnar import from_arrow as from_arrow
+    from isoproj.proof.audit import AuditResult as AuditResult
+    from isoproj.proof.audit import audit as audit
+    from isoproj.proof.certificate import Certificate as Certificate
+    from isoproj.proof.verify import verify as verify
+    from isoproj.reporting.document import Report as Report
+    from isoproj.reporting.document import report as report
+    from isoproj.search.close import ClosePairs as ClosePairs
+    from isoproj.search.close import close_pairs as close_pairs
+    from isoproj.search.plan import SearchPlan as SearchPlan
+    from isoproj.search.plan import search_plan as search_plan
 
 _HOMES = {
     "AuditResult": "isoproj.proof.audit",
@@ -61,7 +43,7 @@ _HOMES = {
     "DistortionCurve": "isoproj.estimators.curves",
     "Frontier": "isoproj.estimators.curves",
     "distortion_curve": "isoproj.estimators.curves",
-    "from_arrow": "isoproj.files.read.capsule",
+    "from_arrow": "isoproj.files.read.columnar",
     "guarantee_frontier": "isoproj.estimators.curves",
     "GuaranteedPCA": "isoproj.estimators.guaranteed_pca",
     "NearIsometricProjection": "isoproj.estimators.near_isometric",
@@ -76,6 +58,7 @@ _HOMES = {
     "search_plan": "isoproj.search.plan",
     "verify": "isoproj.proof.verify",
 }
+__all__ = sorted([*_HOMES, "__version__"])
 # Subpackages that are had without an import of their own.
 _SUBPACKAGES = ("baselines", "exceptions", "plot")
 

@@ -57,4 +57,4 @@ class ScratchError(IsoprojError, OSError):
 
 
 class DuplicatePointsWarning(UserWarning):
-    """Identical points were given; their pairs have no direction and do not count."""
+    """Pairs of identical points or rows of zeros have no direction and do not count."""

@@ -45,7 +45,10 @@ def refused(run):
         (("fit", "points.npy", "--colums", "1:"), "Did you mean --columns?"),
         (("fit", "points.npy", "--dimensions=2"), "'--dimensions' is not an option"),
         (("fit", "points.npy", "wine", "-k", "2"), "'wine' is not expected here"),
-        (("fit", "points.npy", "-k", "2", "--pairs", "neighbours"), "mean neighbors?"),
+        (
+            ("fit", "points.npy", "-k", "2", "--pairs", "neighbours"),
+            "mean 'neighbors'?",
+        ),
         (("curve", "points.npy", "--targets", "20"), "at most 1; got '20'"),
         (("compare", "points.npy", "-k", "2", "--methods", "pcs"), "mean 'pca'?"),
         (("fit", "points.npy", "-k", "7"), "between 1 and the 6 features"),

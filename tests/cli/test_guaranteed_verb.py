@@ -132,4 +132,4 @@ def test_progress_does_not_mix_the_bounds_of_different_solves(capsys):
                 Step(iteration=0, distortion=distortion, lower_bound=bound, seconds=0.0)
             )
     last = capsys.readouterr().err.splitlines()[-1]
-    assert "worst pair loses 0.8000, none below 0.5000, gap 60.00%" in last
+    assert "worst pair loses 0.8000, lower bound 0.5000, gap 60.00%" in last

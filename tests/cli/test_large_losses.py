@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from isoproj import NearIsometricProjection
 from isoproj.cli.fit import _PROOFS
+from isoproj.pairs.rule import PairKind
 
 QUICK = ("--solver", "dual_ascent", "--max-iter", 5)
 
@@ -28,7 +31,7 @@ def test_a_loss_of_nearly_everything_is_explained_with_figures_of_the_data(
     stated = float(line.split("at most ")[1].split("%")[0]) / 100.0
     assert 1.0 - model.lower_bound_ <= stated <= 1.0 - model.lower_bound_ + 2e-4
     assert "1 dimension;" in line
-    assert f"(proved by {_PROOFS[model.certificate_.proof]})" in out
+    assert f"(proved by {_PROOFS[model.certificate_.proof]} pairs)" in out
 
 
 def test_a_small_loss_needs_no_explanation(tmp_path, run):
@@ -46,6 +49,9 @@ def test_close_pairs_are_named_where_they_carry_the_loss(factor):
     rows[20:] = rows[:20] + factor * np.random.default_rng(1).standard_normal((20, 3))
     pairs = np.column_stack([np.arange(20), np.arange(20, 40)])
     certificate = NearIsometricProjection(1, pairs=pairs).fit(rows).certificate_
+    # A list or a sample takes no such advice.
+    assert _why_so_much(certificate, rows).endswith("take more dimensions")
+    certificate = replace(certificate, pair_kind=PairKind.ALL, listed_pairs=None)
     text = _why_so_much(certificate, rows)
     assert ("--min-distance" in text) == (factor < 1.0)
     assert ("--pairs neighbors" in text) == (factor == 1.0)

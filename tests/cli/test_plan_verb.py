@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
 from isoproj import search_plan
 
@@ -22,8 +23,18 @@ def test_plan_prints_the_plan_and_what_systems_call_its_number(
     plan = search_plan(points, model, 5, asked)
     assert str(plan) in out
     assert plan.ratio is not None
-    factor = plan.settings()["faiss"]["k_factor"]
-    assert f"k_factor = {factor:g}" in out
+    assert "Settings for new queries: ask for 5.\n" in out
+
+
+def test_settings_are_printed_to_the_last_digit(run):
+    out = run("plan", "first:16", "digits")[1]
+    plan = search_plan(load_digits().data, np.eye(16, 64))
+    factor = str(plan.settings()["faiss"]["k_factor"])
+    assert len(factor) > 7
+    assert f"k_factor = {factor}\n" in out
+    assert "Settings for stored rows: ask for 11 and drop the row itself.\n" in out
+    # OpenSearch takes no factor above 100.
+    assert "OpenSearch" not in out
 
 
 def test_several_maps_stand_side_by_side_as_json_and_as_a_table(
@@ -87,7 +98,12 @@ def test_a_choice_prints_the_frontier_and_keeps_matrix_and_picture(
     ("words", "reason"),
     [
         (("points.npy",), "needs a map before DATA"),
-        (("first:2", "points.npy", "--plot", "a.svg"), "Add --recall"),
+        (("first:2", "points.npy", "--plot", "a.svg"), "--plot has no effect"),
+        (("first:2", "points.npy", "-k", "2"), "--n-components has no effect"),
+        (("first:2", "points.npy", "--recall", "1", "-k", "2"), "--n-components has"),
+        (("points.npy", "--recall", "1", "--queries-only"), "--queries-only has no"),
+        (("points.npy", "--recall", "1", "--share", "0.9"), "--share has no effect"),
+        (("first:2", "points.npy", "--queries-only"), "needs queries"),
         (("first:2", "points.npy", "--recall", "2"), "above 0, at most 1"),
         (("first:2", "points.npy", "-n", "40"), "from 1 to 39"),
         (("first:2", "points.npy", "--queries", "points.npy", "-n", "0"), "1 or more"),

@@ -54,7 +54,7 @@ def test_a_terminal_shows_one_line_with_step_bounds_and_seconds(folder):
     drawn = in_terminal(*FIT, "--max-iter", 300)
     lines = screen_of(drawn, 100)
     (shown,) = [line for line in lines if line.startswith("step")]
-    bounds = r"worst pair loses 0\.\d+, none below 0\.\d+, .*, \d+\.\d s$"
+    bounds = r"worst pair loses 0\.\d+, lower bound 0\.\d+, .*, \d+\.\d s$"
     assert re.search(rf"step \d+ of 300: {bounds}", shown), shown
     assert any(line.startswith("Every one of 780 distances") for line in lines)
 
@@ -87,7 +87,7 @@ def test_slow_steps_without_a_terminal_are_plain_lines(folder, run, monkeypatch)
     monkeypatch.setattr(console, "_BRIEF", 0.0)
     _, _, err = run(*FIT, "--max-iter", 5)
     bounds = (
-        r"worst pair loses 0\.\d+, none below 0\.\d+, (gap \d+\.\d\d%|\d+\.\d times)"
+        r"worst pair loses 0\.\d+, lower bound 0\.\d+, (gap \d+\.\d\d%|\d+\.\d times)"
     )
     assert re.search(rf"step 5 of 5: {bounds}, \d+\.\d s", err)
     _, _, err = run("audit", "model.isoproj", "points.npy")

@@ -304,7 +304,7 @@ def test_rules_name_pairs_as_in_python(folder, run, checked, points):
         assert stated["include_norms"] == options.get("include_norms", False)
     status, _, err = run("fit", "points.npy", "-k", 2, "--pairs", "labels")
     assert (status, err.count("\n")) == (2, 2)
-    assert "requires y" in err
+    assert "Add --labels FILE." in err
 
 
 def test_names_of_features_travel_with_the_model(folder, run, points):
@@ -329,7 +329,7 @@ def test_warnings_are_lines_and_part_of_the_json(folder, run, checked, points):
     status, out, err = run("fit", "copies.npy", "-k", 2, "--json", *QUICK)
     assert status == 0
     assert len(checked(out)["warnings"]) == 1
-    assert "note: 2 points repeat another exactly" in err
+    assert "not counted: 2 pairs of identical points." in err
     assert run("fit", "copies.npy", "-k", 2, "-q", *QUICK)[2] == ""
 
 

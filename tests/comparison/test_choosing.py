@@ -59,6 +59,16 @@ def test_the_frontier_holds_what_nothing_beats_and_the_cheapest():
         choose(X, 0.95, 5, queries=asked, maps=MAPS, at_most=limit - 1)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("scale", [2.0**20, 2.0**-30, 2.0**660, 2.0**-660])
+def test_units_change_no_number(scale):
+    X, asked = split()
+    plain, scaled = (
+        choose(s * X, 0.95, 5, queries=s * asked, maps=MAPS) for s in (1.0, scale)
+    )
+    assert plain.options == scaled.options
+
+
 def test_without_queries_the_maps_never_see_the_rows_held_out():
     X = cloud(1, 300, 8)
     seen = []
@@ -77,7 +87,7 @@ def test_without_queries_the_maps_never_see_the_rows_held_out():
 def test_all_methods_are_tried_for_every_number_of_dimensions():
     X = cloud(2, 60, 8)
     names = [(n, m.shape) for n, m in fitted_maps([2, 3], time_limit=0.5)(X)]
-    methods = ("first", "pca", "guaranteed_pca", "near_isometric")
+    methods = ("pca", "guaranteed_pca", "near_isometric", "first")
     assert names == [(name, (k, 8)) for k in (2, 3) for name in methods]
 
 

@@ -52,6 +52,14 @@ def test_a_value_that_is_not_finite_is_named_with_its_place(
     assert word in text
 
 
+def test_a_model_in_place_of_the_data_is_told_what_comes_first():
+    X = cloud(0, 5, 3)
+    text = message_of(lambda: audit(fit(X), X))
+    assert text == (
+        "X must hold numbers; got NearIsometricProjection. Pass the data first."
+    )
+
+
 def test_transform_names_the_place_too():
     model = fit(cloud(0, 5, 3))
     assert "row 3, column 1" in message_of(lambda: model.transform(spoilt(np.nan)))

@@ -292,7 +292,7 @@ def test_verbose_talks_on_standard_error_only(capfd):
     assert out == ""
     lines = err.splitlines()
     assert len(lines) == 5
-    assert all("loses" in line and "none below" in line for line in lines)
+    assert all("loses" in line and "lower bound" in line for line in lines)
 
 
 def test_it_is_silent_unless_asked(capfd):

@@ -455,7 +455,7 @@ def test_components_carry_falling_variance_without_correlation():
     [
         ({"slack": -0.1}, "slack must be"),
         ({"slack": "much"}, "slack must be"),
-        ({"objective": "joy"}, "objective must be 'variance' or 'distortion'"),
+        ({"objective": "joy"}, "objective must be one of 'variance', 'distortion'"),
         ({"max_distortion": 0.0}, "max_distortion must be"),
         ({"max_distortion": 1.5}, "max_distortion must be"),
         ({"n_components": None}, "needs max_distortion"),

@@ -89,3 +89,13 @@ def test_a_tolerance_that_is_met_ends_the_fit():
     assert len(coarse.history_) < len(fine.history_)
     assert coarse.status_ is Status.CONVERGED
     assert fine.lower_bound_ >= coarse.lower_bound_ - 1e-6
+
+
+def test_an_update_that_stops_early_says_so():
+    old, new = cloud(0, 40, 8), cloud(1, 20, 8)
+    new[:, -1] *= 40.0
+    model = NearIsometricProjection(3, tol=0.1, random_state=0).fit(old)
+    model.set_params(max_iter=1)
+    with pytest.warns(ConvergenceWarning, match="Stopped early"):
+        model.update(new, old)
+    assert model.updated_ == "refined"

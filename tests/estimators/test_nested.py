@@ -217,7 +217,7 @@ def test_what_cannot_be_nested_is_refused_in_one_line(options, reason):
 def test_a_cap_of_ones_own_and_updates_exclude_nesting(near):
     with pytest.raises(ValueError, match="combined with max_distortion"):
         GuaranteedPCA(12, nested=(9,), max_distortion=0.9).fit(X)
-    with pytest.raises(ValueError, match="without nested"):
+    with pytest.raises(ValueError, match="nested=None; got"):
         clone_of(near).update(X[:2], X)
 
 

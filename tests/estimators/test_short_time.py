@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from geometry import cloud
 
@@ -12,6 +11,7 @@ from isoproj import (
     verify,
 )
 from isoproj.estimators.geometry import Geometry
+from isoproj.exceptions import InfeasibleError
 from isoproj.numerics.progress import OutOfTime, Walk, ending_within, tell
 from isoproj.pairs.rule import PairKind
 
@@ -44,6 +44,9 @@ def test_without_time_for_all_pairs_a_fit_is_certified_over_a_sample(
     assert certificate.n_pairs < N_PAIRS
     assert 0.0 < certificate.sampled_share < 0.01
     assert "95 % confidence" in str(certificate)
+    has_lengths = getattr(model, "include_norms", False)
+    sizes = "distances and lengths" if has_lengths else "distances"
+    assert f"{certificate.n_pairs:,} sampled {sizes} keeps" in str(certificate)
     assert certificate.lower_bound <= certificate.distortion
     assert model.status_ == "time_limit"
     verify(model, ROWS)
@@ -67,6 +70,13 @@ def test_curves_over_a_sample_say_so(short):
             found = ask()
         kinds = {each.pair_kind for each in found.certificates}
         assert kinds == {PairKind.SAMPLED}
+
+
+def test_what_only_a_sample_shows_is_not_called_possible(short):
+    with pytest.raises(InfeasibleError, match="impossible in 2") as refused:
+        GuaranteedPCA(2, max_distortion=0.1, time_limit=100.0).fit(ROWS)
+    assert refused.value.certificate.pair_kind is PairKind.SAMPLED
+    assert "is possible" not in str(refused.value)
 
 
 def test_with_time_for_all_pairs_a_limit_changes_no_claim():
@@ -104,7 +114,8 @@ def test_a_walk_that_is_stopped_leaves_a_sample(monkeypatch):
     with pytest.warns(UserWarning, match="over a sample alone"):
         model.fit(ROWS)
     assert model.certificate_.pair_kind is PairKind.SAMPLED
-    assert np.isfinite(model.distortion_)
+    monkeypatch.undo()
+    verify(model, ROWS)
 
 
 def test_under_a_limit_the_heaviest_weights_of_wide_data_prove_the_bound(monkeypatch):

@@ -77,7 +77,7 @@ def test_baselines_tell_the_same_stream_and_their_verbose_lines(estimator, capfd
 def test_a_step_in_words_has_number_phase_bounds_gap_and_seconds():
     words = replace(STEP, phase="polishing").line(9)
     assert words == (
-        "step 3 of 9: polishing, worst pair loses 0.5000, none below 0.4000, "
+        "step 3 of 9: polishing, worst pair loses 0.5000, lower bound 0.4000, "
         "gap 25.00%, 1.2 s"
     )
 

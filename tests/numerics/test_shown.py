@@ -45,7 +45,9 @@ def test_every_result_has_a_short_repr_and_the_same_as_html(results):
         assert "array(" not in repr(result)
         shown = result._repr_html_()
         assert "array(" not in shown
-        assert shown.startswith(("<p>", "<table>"))
+        assert shown.startswith(("<p>", "<pre", "<table>"))
+        is_aligned = "\n" in str(result) and not shown.startswith("<table>")
+        assert is_aligned == shown.startswith("<pre")
 
 
 def test_html_of_results_escapes_what_users_wrote():

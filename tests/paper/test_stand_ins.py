@@ -113,10 +113,11 @@ def test_pictures_show_every_embedding_and_count_neighbours():
     assert found["facts"]["labels"] == [2] * 40 + [5] * 40
     assert scores["original"]["neighbours_kept"] == 1.0
     assert {"dual_ascent", "sdp+dr", "sdp+rr", "pca", "minimax"} <= set(scores)
-    for score in scores.values():
+    for name, score in scores.items():
         assert np.shape(score["picture"]) == (80, 2)
-        assert 0.0 <= score["neighbours_kept"] <= 1.0
-        assert 0.0 <= score["trustworthiness"] <= 1.0
+        # By chance 0.13 of the neighbours, and half of the trust.
+        assert name == "original" or 0.5 < score["neighbours_kept"] < 1.0
+        assert 0.9 < score["trustworthiness"] <= 1.0
 
 
 def test_whole_classes_of_digits_are_measured_exactly():

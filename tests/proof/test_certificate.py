@@ -17,7 +17,10 @@ from isoproj.exceptions import (
 )
 from isoproj.numerics.container import write_container
 from isoproj.pairs.rule import PairKind, prepare_pairs
+from isoproj.proof import file
 from isoproj.proof.bounds import data_fingerprint, lower_bound, lower_bounds
+from isoproj.proof.certificate import Exclusion, Guarantee
+from isoproj.proof.hull import HullProof
 from isoproj.proof.verify import check_claims
 
 
@@ -340,3 +343,11 @@ def test_weights_on_very_many_pairs_are_drawn_and_still_prove(monkeypatch):
     assert drawn.weights.size <= 400 < model.history_[0].n_working
     assert drawn.lower_bound > 0.9 * model.history_[0].lower_bound
     verify(drawn, rows)
+
+
+@pytest.mark.parametrize("kind", [Certificate, Exclusion, Guarantee, HullProof])
+def test_every_field_of_a_certificate_is_stored(kind):
+    parts = {"guarantee", "exclusion", "hull", "prefixes"}
+    for field in dataclasses.fields(kind):
+        stored = {*file._ENTRIES, *file._ARRAYS}
+        assert field.type in stored or field.name in parts, field.name

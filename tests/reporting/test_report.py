@@ -217,12 +217,16 @@ def test_a_report_names_the_proof_that_its_bound_rests_on():
         len(certificate.hull.hull_pairs),
     )
     for text in (model.report().html(), model.report().markdown()):
-        assert f"{told['n_proving']:,} of these pairs, in a subspace of 3" in text
-        assert "Weights" not in text
+        said = (
+            f"{told['n_proving']:,} of these pairs, which point in all directions of a"
+        )
+        assert f"{said} subspace of 3 dimensions, prove" in text
+        assert "weighted" not in text
     weighed = dataclasses.replace(certificate, hull=None)
     told = report(weighed).to_dict()["certificate"]
     assert (told["proof"], told["n_proving"]) == ("fantope", weighed.weights.size)
-    assert f"Weights on {weighed.weights.size:,} of these" in report(weighed).html()
+    said = f"A weighted average over {weighed.weights.size:,} of these"
+    assert said in report(weighed).html()
 
 
 def test_bounds_are_rounded_to_the_side_on_which_they_hold(fitted):
@@ -340,6 +344,10 @@ def test_notebooks_show_the_certificate_once_it_is_there(fitted):
     shown = fitted._repr_mimebundle_()
     assert shown["text/html"] == fitted._repr_html_()
     assert "isoproj-report" in shown["text/html"]
+    # Where a notebook is not trusted only text is left, without styles and drawings.
+    assert "<svg" not in shown["text/html"]
+    left = re.sub(r"<[^>]+>", "", shown["text/html"])
+    assert f"points {fitted.certificate_.n_points}" in left
     assert "isoproj-report" not in NearIsometricProjection(2)._repr_html_()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
@@ -183,6 +184,12 @@ def test_any_of_the_copies_of_a_row_will_do():
     assert (asked.query_candidates == 10).all()
 
 
+def test_reduced_rows_may_be_lists():
+    X = cloud(3, 40, 5)
+    plan = search_plan(X, reduced=X[:, :2].tolist(), n_neighbors=3)
+    assert plan.every_row == search_plan(X, np.eye(2, 5), 3).every_row
+
+
 def test_the_whole_space_needs_no_more_than_the_neighbours():
     plan = search_plan(cloud(3, 60, 5), np.eye(5), 7)
     assert plan.every_row == 7
@@ -278,7 +285,8 @@ def test_a_plan_prints_what_it_promises_and_for_whom():
     X, asked = np.split(cloud(9, 300, 12), [250])
     plan = search_plan(X, np.eye(4, 12), 5, asked)
     text = str(plan)
-    assert f"Fetch {plan.every_row:,}: then every stored row has all its 5" in text
+    most = f"Fetch {plan.every_row:,} besides the row itself: then every stored row has"
+    assert f"{most} all its 5 neighbours" in text
     assert f"Fetch {plan.new_query:,}: then a new query has all its 5" in text
     assert "at least 95 %, if it is drawn like these 50 queries" in text
     html = plan._repr_html_()
@@ -288,6 +296,19 @@ def test_a_plan_prints_what_it_promises_and_for_whom():
     assert alone.every_row is alone.hardest_rows is alone.row_candidates is None
     assert "stored row" not in str(alone)
     assert alone.new_query == plan.new_query
+
+
+def test_what_is_found_is_told_as_the_least_however_ties_fall():
+    X = cloud(9, 300, 12)
+    plan = search_plan(X, np.zeros((2, 12)), share=0.9)
+    assert "has at least 9 of its 10 neighbours among them" in str(plan)
+    assert "is at least 0.0000 (stored rows)" in str(plan)
+    ranks = np.tile(np.arange(1, 11), (3000, 1))
+    ranks[0, -1] = 11
+    nearly = replace(plan, row_ranks=ranks)
+    assert nearly.recall(10).rows == 1.0 - 1.0 / 30_000
+    assert "is at least 0.9999 (stored rows)" in str(nearly)
+    assert nearly._table()[1][0][-1] == "0.9999"
 
 
 @pytest.mark.parametrize("stored", [True, False])
@@ -309,6 +330,26 @@ def test_settings_fetch_at_least_the_planned_number(stored):
 
 
 @pytest.mark.parametrize(
+    ("n", "number", "left_out"),
+    [
+        (50, 4096, set()),
+        (50, 4097, {"sqlite-vec"}),
+        (1000, 10_000, {"sqlite-vec"}),
+        (1000, 10_001, {"sqlite-vec", "elasticsearch", "opensearch"}),
+        (10, 999, set()),
+        (10, 1000, {"opensearch"}),
+    ],
+)
+def test_settings_leave_out_systems_that_cannot_fetch_as_many(n, number, left_out):
+    X, asked = np.split(cloud(10, 300, 12), [250])
+    plan = search_plan(X, np.eye(4, 12), 7, asked, stored=False)
+    plan = replace(plan, n_neighbors=n, query_ranks=np.full((50, n), number))
+    assert set(search_plan(X, np.eye(4, 12)).settings()) - set(plan.settings()) == (
+        left_out
+    )
+
+
+@pytest.mark.parametrize(
     ("options", "reason"),
     [
         ({}, "a map or reduced"),
@@ -321,6 +362,8 @@ def test_settings_fetch_at_least_the_planned_number(stored):
         ({"map": np.eye(5), "queries": np.ones((5, 5))}, "at least 19 for confidence"),
         ({"map": np.eye(5), "queries": np.ones((20, 4))}, "5 features"),
         ({"map": np.eye(5), "stored": False}, "needs queries"),
+        ({"map": np.eye(5), "queries": [[np.nan] * 5]}, "^queries must be finite; row"),
+        ({"reduced": [[np.nan] * 5] * 40}, "^reduced rows must be finite; row"),
         ({"reduced": np.ones((39, 2))}, "one row for each of X, 40; got 39"),
         ({"reduced": (np.eye(40), np.eye(40))}, "one for each that you pass"),
     ],

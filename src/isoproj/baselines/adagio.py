@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from isoproj.baselines.base import Baseline, Found, Task
+from isoproj.baselines.base import Baseline, FoundMap, Task
 from isoproj.estimators.descriptions import described_by
 
 
@@ -59,7 +59,7 @@ class Adagio(Baseline):
 
     _keeps_span = False
 
-    def _search(self, task: Task) -> Found:
+    def _search(self, task: Task) -> FoundMap:
         k, n_features = self._k, int(task.rows.shape[1])
         p = min(max(k // 2, k - 150), task.points.n_dims)
         signs = np.where(task.generator.uniform(size=(n_features, k - p)) < 0.5, -1, 1)
@@ -68,7 +68,7 @@ class Adagio(Baseline):
             principal = task.points.frame.lift(task.principal_axes(p))
             residual = columns - principal @ (principal.T @ columns)
             columns = np.hstack([principal, residual])
-        return Found(
+        return FoundMap(
             columns=columns,
             is_orthonormal=False,
             in_span=False,

@@ -23,7 +23,7 @@ from isoproj.estimators.base import (
     telling,
 )
 from isoproj.estimators.geometry import Geometry
-from isoproj.numerics.arrays import Rows, is_number
+from isoproj.numerics.arrays import Rows, is_number, require
 from isoproj.numerics.progress import Step, tell
 from isoproj.numerics.spectral import Array, contraction
 from isoproj.numerics.threads import one_blas_thread
@@ -38,8 +38,6 @@ from isoproj.solvers.api import Clock, Status, Weights
 _Item = TypeVar("_Item")
 # Most pairs for which one weight each is held.
 _LARGEST_DENSE = 20_000_000
-# A cost that falls by less than this share is no progress.
-_PROGRESS = 1e-4
 
 
 @dataclass(slots=True, eq=False)
@@ -54,7 +52,8 @@ class Best(Generic[_Item]):
         """Keep the item if it costs less than the best so far."""
         self.stale += 1
         if cost < self.cost:
-            if cost < self.cost * (1.0 - _PROGRESS):
+            # A cost that falls by less than this share is no progress.
+            if cost < self.cost * (1.0 - 1e-4):
                 self.stale = 0
             self.item, self.cost = item, cost
 
@@ -118,7 +117,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Found:
+class FoundMap:
     """The map that a method found, before it is measured.
 
     ``columns`` has shape (n_dims, k) in the span, or (n_features, k) with
@@ -229,7 +228,7 @@ class Baseline(LinearProjection):
         return self
 
     @abstractmethod
-    def _search(self, task: Task) -> Found:
+    def _search(self, task: Task) -> FoundMap:
         """Run the method."""
 
     def _check_parameters(self) -> None:
@@ -240,14 +239,14 @@ class Baseline(LinearProjection):
         """Number of dimensions asked for."""
         return int(self.n_components or 1)
 
-    def _keep_span(self, task: Task) -> Found | None:
+    def _keep_span(self, task: Task) -> FoundMap | None:
         """Return the whole span where it fits into the dimensions asked for."""
         k = self.n_components
         if not self._keeps_span or k is None or k < task.points.n_dims:
             return None
-        return Found(columns=np.eye(task.points.n_dims), n_iter=0)
+        return FoundMap(columns=np.eye(task.points.n_dims), n_iter=0)
 
-    def _adopt(self, task: Task, found: Found) -> None:
+    def _adopt(self, task: Task, found: FoundMap) -> None:
         """Measure the map and set the fitted attributes."""
         self.components_ = _components(task, found, self.n_components)
         judged = audit(
@@ -274,7 +273,7 @@ class Baseline(LinearProjection):
         warnings.warn(msg, ConvergenceWarning, stacklevel=3)
 
 
-def _components(task: Task, found: Found, k: int | None) -> NDArray[Any]:
+def _components(task: Task, found: FoundMap, k: int | None) -> NDArray[Any]:
     """Return the rows that users get, in the precision of the data."""
     columns, dtype = found.columns, task.rows.dtype
     if found.is_orthonormal:
@@ -289,16 +288,7 @@ def _components(task: Task, found: Found, k: int | None) -> NDArray[Any]:
     return np.ascontiguousarray(columns.T, dtype=dtype)
 
 
-def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    """Raise unless an option is one of its choices."""
-    if value not in choices:
-        listed = ", ".join(repr(choice) for choice in choices)
-        msg = f"{name} must be one of {listed}; got {value!r}. Use {choices[0]!r}."
-        raise ValueError(msg)
-
-
 def check_fraction(name: str, value: object) -> None:
     """Raise unless a number lies strictly between 0 and 1."""
-    if not is_number(value) or not 0.0 < float(value) < 1.0:
-        msg = f"{name} must lie between 0 and 1; got {value!r}. Try 0.4."
-        raise ValueError(msg)
+    fits = is_number(value) and 0.0 < float(value) < 1.0
+    require(fits, name, value, "lie between 0 and 1", "Try 0.4.")

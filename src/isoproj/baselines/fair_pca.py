@@ -15,7 +15,7 @@ import numpy as np
 import scipy.linalg
 import scipy.special
 
-from isoproj.baselines.base import Baseline, Best, Found, Task, proof_by
+from isoproj.baselines.base import Baseline, Best, FoundMap, Task, proof_by
 from isoproj.baselines.fantope import FractionalProjection
 from isoproj.estimators.descriptions import described_by
 from isoproj.numerics.spectral import Array, Indices
@@ -25,8 +25,6 @@ from isoproj.solvers.api import Clock, Status
 
 # Eigenvalues this close to 0 or 1, and shares this close to the least, count as equal.
 _INTEGRAL = 1e-9
-# Rounds between two looks at the average of the weights.
-_AVERAGE_EVERY = 10
 
 
 @described_by(Baseline)
@@ -93,7 +91,7 @@ class FairPCA(Baseline):
     max_iter: int = 500
     tol: float = 1e-3
 
-    def _search(self, task: Task) -> Found:
+    def _search(self, task: Task) -> FoundMap:
         problem = task.dense_problem(type(self).__name__, self._k)
         n, d = problem.n_pairs, problem.coordinates.shape[1]
         total_kept, total_weights, total = np.zeros(n), np.zeros(n), np.zeros((d, d))
@@ -109,7 +107,7 @@ class FairPCA(Baseline):
             best.see(basis, distortion)
             # Costs are to fall, so dual values are negated.
             dual.see(weights, -lower)
-            if n_rounds % _AVERAGE_EVERY == 0:
+            if n_rounds % 10 == 0:
                 # The average of the weights often proves more than any one of them.
                 average = total_weights / n_rounds
                 dual.see(average, -problem.dual(average)[0])
@@ -125,7 +123,7 @@ class FairPCA(Baseline):
         basis = rounded.leading(self._k)
         best.see(basis, 1.0 - float(problem.retained(basis).min()))
         inside = (rounded.values > 1e-6) & (rounded.values < 1.0 - 1e-6)
-        return Found(
+        return FoundMap(
             columns=best.item,
             n_iter=n_rounds,
             status=status,

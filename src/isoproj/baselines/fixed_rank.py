@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from isoproj.baselines.base import Best, Found, Task
+from isoproj.baselines.base import Best, FoundMap, Task
 from isoproj.baselines.isometry import balanced, union
 from isoproj.numerics.spectral import Array, top_eigenpairs
 from isoproj.pairs.oracle import Extremes
@@ -52,7 +52,7 @@ class FixedRankSearch(ABC):
         """Keep the map if it is the best so far."""
         self.nearest.see(*balanced(factor, ends))
 
-    def search(self, max_iter: int) -> Found:
+    def search(self, max_iter: int) -> FoundMap:
         """Take at most about ``max_iter`` alternating steps and return the best map."""
         for number in range(max(1, max_iter // STEPS_PER_ROUND)):
             factor = self.propose()
@@ -62,7 +62,7 @@ class FixedRankSearch(ABC):
             if self.best.stale >= _PATIENCE or self.task.clock.is_over:
                 break
             self.respond(ends)
-        return Found(
+        return FoundMap(
             columns=self.best.item,
             is_orthonormal=False,
             n_iter=self.n_iter,

@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, lsqr
 
-from isoproj.baselines.base import Baseline, Best, Found, Task, check_fraction
+from isoproj.baselines.base import Baseline, Best, FoundMap, Task, check_fraction
 from isoproj.baselines.fixed_rank import STEPS_PER_ROUND, FixedRankSearch
 from isoproj.baselines.isometry import carried, outside_band, union
 from isoproj.estimators.descriptions import described_by
@@ -76,12 +76,12 @@ class FroMax(Baseline):
     def _check_parameters(self) -> None:
         check_fraction("delta", self.delta)
 
-    def _search(self, task: Task) -> Found:
-        factors = _Factors(task, self._k, float(self.delta), self.penalty)
+    def _search(self, task: Task) -> FoundMap:
+        factors = _Copies(task, self._k, float(self.delta), self.penalty)
         return factors.search(int(self.max_iter))
 
 
-class _Factors(FixedRankSearch):
+class _Copies(FixedRankSearch):
     """Least ``|F|^2 / 2`` within the band, with two copies of ``F`` as factors.
 
     The copies are updated in turn by ridge regression. The shortest map within the band

@@ -19,9 +19,6 @@ from isoproj.pairs.directions import quadratic_values
 from isoproj.pairs.oracle import Extremes, PairSearch
 from isoproj.solvers.api import Clock
 
-# Steps between two looks at the residuals.
-_LOOK = 5
-
 
 def balanced(factor: Array, ends: Extremes) -> tuple[Array, float]:
     """Return a map scaled so that its largest loss equals its largest gain, and that.
@@ -138,7 +135,7 @@ class Splitting:
             self.n_iter += 1
             if clock.is_over:
                 return
-            if iteration % _LOOK == 0:
+            if iteration % 5 == 0:
                 apart = _apart(self.simple, self.fitted), _apart(self.values, forms)
                 if max(apart) < tol:
                     return

@@ -6,16 +6,13 @@ from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
-from isoproj.baselines.base import Baseline, Found, Task
+from isoproj.baselines.base import Baseline, FoundMap, Task
 from isoproj.baselines.fixed_rank import STEPS_PER_ROUND, FixedRankSearch
 from isoproj.baselines.isometry import Splitting, matrix_root, outside_band, union
 from isoproj.estimators.descriptions import described_by
 from isoproj.numerics.spectral import Array
 from isoproj.pairs.oracle import Extremes
 from isoproj.solvers.dual_ascent import project_on_simplex
-
-# Most pairs taken over from one round to the next.
-_LARGEST_WORKING = 1000
 
 
 @described_by(Baseline)
@@ -73,7 +70,7 @@ class NILEPro(Baseline):
     penalty: float = 0.2
     max_iter: int = 500
 
-    def _search(self, task: Task) -> Found:
+    def _search(self, task: Task) -> FoundMap:
         return _FixedRank(task, self._k, self.penalty).search(int(self.max_iter))
 
 
@@ -104,7 +101,7 @@ class _FixedRank(FixedRankSearch):
         band = float(np.abs(self.splitting.values - 1.0).max())
         # Pairs well inside the band pull least; beyond a size they make room.
         pull = np.abs(self.splitting.values_dual)
-        pulling = np.argsort(-pull)[:_LARGEST_WORKING]
+        pulling = np.argsort(-pull)[:1000]
         self.pairs = union(self.pairs[pulling], outside_band(ends, band))
         self.splitting.take(self.pairs)
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from isoproj.baselines.base import Baseline, Found, Task, check_fraction
+from isoproj.baselines.base import Baseline, FoundMap, Task, check_fraction
 from isoproj.baselines.isometry import (
     Splitting,
     balanced,
@@ -30,8 +30,6 @@ from isoproj.solvers.api import Clock, Status
 
 # The band is narrowed by this share while solving, so that all pairs end inside it.
 _MARGIN = 2e-3
-# Multiplier step with which alternating directions converge, below the golden ratio.
-_LONG_STEP = 1.6
 # Pairs drawn for the first working set, pairs at either end that a look at all pairs
 # returns, and the most working sets.
 _N_START, _N_ENDS, _MAX_ROUNDS = 500, 500, 50
@@ -112,10 +110,10 @@ class NuMax(Baseline):
     def _check_parameters(self) -> None:
         check_fraction("delta", self.delta)
 
-    def _search(self, task: Task) -> Found:
+    def _search(self, task: Task) -> FoundMap:
         pool = task.pool(self._labels(task))
 
-        def solve(delta: float) -> Found:
+        def solve(delta: float) -> FoundMap:
             return self._solve(task, pool, delta)
 
         if self.n_components is None:
@@ -125,7 +123,7 @@ class NuMax(Baseline):
             found if found.columns.shape[1] <= self._k else _cut(task, found, self._k)
         )
 
-    def _solve(self, task: Task, pool: PairSearch, delta: float) -> Found:
+    def _solve(self, task: Task, pool: PairSearch, delta: float) -> FoundMap:
         """Return the map of least trace that keeps every pair within ``delta``.
 
         Pairs outside the working set that leave the band join, pairs well inside leave,
@@ -148,7 +146,7 @@ class NuMax(Baseline):
             tight = splitting.pairs[_are_tight(splitting, delta)]
             splitting.take(union(tight, outside))
         is_within = not len(outside)
-        return Found(
+        return FoundMap(
             columns=factor,
             is_orthonormal=False,
             n_iter=splitting.n_iter,
@@ -165,13 +163,14 @@ class NuMax(Baseline):
         if splitting.pool.labels is not None:
             is_same = np.equal(*splitting.pool.labels[splitting.pairs].T)
             low[is_same], high[~is_same] = -np.inf, np.inf
+        # Alternating directions converge with steps below the golden ratio.
         splitting.alternate(
             lambda matrix: soft_threshold(matrix, 1.0),
             lambda values: np.clip(values, low, high),
             max_iter=int(self.max_iter),
             tol=tol,
             clock=clock,
-            step=_LONG_STEP,
+            step=1.6,
         )
         return matrix_root(splitting.simple)
 
@@ -207,7 +206,7 @@ def soft_threshold(matrix: Array, amount: float) -> Array:
     return np.asarray((vectors[:, kept] * (values[kept] - amount)) @ vectors[:, kept].T)
 
 
-def _least_delta(solve: Callable[[float], Found], k: int, clock: Clock) -> Found:
+def _least_delta(solve: Callable[[float], FoundMap], k: int, clock: Clock) -> FoundMap:
     """Return the map of the least tolerance, to about 1 %, that ``k`` columns reach.
 
     Where no tolerance is reached, the map has more than ``k`` columns.
@@ -227,7 +226,7 @@ def _least_delta(solve: Callable[[float], Found], k: int, clock: Clock) -> Found
     return replace(best, status=Status.TIME_LIMIT) if clock.is_over else best
 
 
-def _cut(task: Task, found: Found, k: int) -> Found:
+def _cut(task: Task, found: FoundMap, k: int) -> FoundMap:
     """Return the leading columns of a map that has too many."""
     rank, columns = found.columns.shape[1], found.columns[:, :k]
     columns, _ = balanced(columns, task.pool().extremes(columns, n_low=1, n_high=1))

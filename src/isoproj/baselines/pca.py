@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 
-from isoproj.baselines.base import Baseline, Found, Task, check_choice
+from isoproj.baselines.base import Baseline, FoundMap, Task
 from isoproj.estimators.descriptions import described_by
+from isoproj.numerics.arrays import check_choice
 from isoproj.numerics.spectral import top_eigenpairs
 
 
@@ -57,9 +58,9 @@ class PCAProjection(Baseline):
     def _check_parameters(self) -> None:
         check_choice("of", self.of, ("points", "directions"))
 
-    def _search(self, task: Task) -> Found:
+    def _search(self, task: Task) -> FoundMap:
         k = self._k
         if self.of == "directions":
             moment = task.pool().uniform_moment()
-            return Found(columns=top_eigenpairs(moment, k)[1])
-        return Found(columns=task.principal_axes(k))
+            return FoundMap(columns=top_eigenpairs(moment, k)[1])
+        return FoundMap(columns=task.principal_axes(k))

@@ -10,10 +10,10 @@ from sklearn.random_projection import (
     SparseRandomProjection,
 )
 
-from isoproj.baselines.base import Baseline, Found, Task, check_choice
+from isoproj.baselines.base import Baseline, FoundMap, Task
 from isoproj.baselines.isometry import balanced
 from isoproj.estimators.descriptions import described_by
-from isoproj.numerics.arrays import as_dense
+from isoproj.numerics.arrays import as_dense, check_choice
 from isoproj.numerics.spectral import Array, orthonormal
 
 
@@ -73,7 +73,7 @@ class RandomProjection(Baseline):
     def _check_parameters(self) -> None:
         check_choice("kind", self.kind, ("orthonormal", "gaussian", "sparse"))
 
-    def _search(self, task: Task) -> Found:
+    def _search(self, task: Task) -> FoundMap:
         columns = self._draw(int(task.rows.shape[1]), task.generator)
         is_orthonormal = self.kind == "orthonormal"
         if self.rescale:
@@ -81,7 +81,7 @@ class RandomProjection(Baseline):
             ends = task.pool().extremes(in_span, n_low=1, n_high=1)
             columns, _ = balanced(columns, ends)
             is_orthonormal = False
-        return Found(columns=columns, is_orthonormal=is_orthonormal, in_span=False)
+        return FoundMap(columns=columns, is_orthonormal=is_orthonormal, in_span=False)
 
     def _draw(self, n_features: int, generator: np.random.RandomState) -> Array:
         """Return a random map as columns of shape (n_features, k)."""

@@ -18,11 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse
 
-from isoproj.baselines.base import Baseline, Best, Found, Task, check_choice
+from isoproj.baselines.base import Baseline, Best, FoundMap, Task
 from isoproj.baselines.fantope import FractionalProjection
 from isoproj.baselines.isometry import union
 from isoproj.estimators.base import check_positive
 from isoproj.estimators.descriptions import described_by
+from isoproj.numerics.arrays import check_choice, require
 from isoproj.numerics.extras import needed
 from isoproj.numerics.spectral import (
     Array,
@@ -34,8 +35,6 @@ from isoproj.pairs.oracle import PairSearch
 from isoproj.solvers.api import Status, Weights
 from isoproj.solvers.fantope import Relaxation, nearest_in_fantope, solve_relaxation
 
-_ROUNDINGS = ("deterministic", "randomized", "binned", "bicriteria")
-_SOLVERS = ("relaxation", "scs", "clarabel")
 # A relaxed distortion below this counts as zero.
 _NOTHING = 1e-8
 # Most working sets of a conic solve, and pairs that may join at once.
@@ -123,14 +122,13 @@ default="deterministic"
     tol: float = 1e-4
 
     def _check_parameters(self) -> None:
-        check_choice("rounding", self.rounding, _ROUNDINGS)
-        check_choice("solver", self.solver, _SOLVERS)
+        roundings = ("deterministic", "randomized", "binned", "bicriteria")
+        check_choice("rounding", self.rounding, roundings)
+        check_choice("solver", self.solver, ("relaxation", "scs", "clarabel"))
         check_positive("n_rounds", self.n_rounds, integral=True)
-        if not self.slack > 0.0:
-            msg = f"slack must be above 0; got {self.slack!r}. Try 1.0."
-            raise ValueError(msg)
+        require(self.slack > 0.0, "slack", self.slack, "be above 0", "Try 1.0.")
 
-    def _search(self, task: Task) -> Found:
+    def _search(self, task: Task) -> FoundMap:
         pool = task.pool()
         if self.solver == "relaxation":
             relaxed = _solve_ours(task, pool, self._k, self.tol)
@@ -139,7 +137,7 @@ default="deterministic"
         fractional = FractionalProjection.of(relaxed.factor @ relaxed.factor.T)
         ends = pool.extremes(relaxed.factor, n_low=1)
         columns, is_whole = self._rounded(fractional, pool, task)
-        return Found(
+        return FoundMap(
             columns=columns,
             n_iter=relaxed.n_iter,
             status=relaxed.status if is_whole else Status.TIME_LIMIT,

@@ -14,12 +14,12 @@ import numpy as np
 from isoproj.baselines.base import (
     Baseline,
     Best,
-    Found,
+    FoundMap,
     Task,
-    check_choice,
     check_fraction,
 )
 from isoproj.estimators.descriptions import described_by
+from isoproj.numerics.arrays import check_choice
 from isoproj.numerics.spectral import Array, orthonormal
 from isoproj.solvers.api import Status
 
@@ -81,7 +81,7 @@ class SecantAvoidance(Baseline):
         check_choice("init", self.init, ("pca", "random"))
         check_fraction("step", self.step)
 
-    def _search(self, task: Task) -> Found:
+    def _search(self, task: Task) -> FoundMap:
         pool, basis = task.pool(), self._start(task)
         best = Best(basis)
         for n_turns in range(int(self.max_iter) + 1):
@@ -94,7 +94,7 @@ class SecantAvoidance(Baseline):
             direction = pool.directions(ends.low_pairs)[0]
             basis = turn_towards(basis, direction, self.step)
         status = task.status(Status.COMPLETED)
-        return Found(columns=best.item, n_iter=n_turns, status=status)
+        return FoundMap(columns=best.item, n_iter=n_turns, status=status)
 
     def _start(self, task: Task) -> Array:
         """Return the basis to start from."""

@@ -12,7 +12,7 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 import scipy.special
 
-from isoproj.baselines.base import Baseline, Best, Found, Task
+from isoproj.baselines.base import Baseline, Best, FoundMap, Task
 from isoproj.estimators.base import check_positive
 from isoproj.estimators.descriptions import described_by
 from isoproj.numerics.spectral import Array, canonical_signs, top_eigenpairs
@@ -97,7 +97,7 @@ class SequentialFairPCA(Baseline):
     def _check_parameters(self) -> None:
         check_positive("rate", self.rate, integral=False)
 
-    def _search(self, task: Task) -> Found:
+    def _search(self, task: Task) -> FoundMap:
         problem = task.dense_problem(type(self).__name__, 1)
         basis = np.empty((problem.coordinates.shape[1], 0))
         kept = np.zeros(problem.n_pairs)
@@ -116,7 +116,7 @@ class SequentialFairPCA(Baseline):
             basis = _Choice(problem, basis, kept).completed(self._k)
         # Within the span the columns would be put in the order of their variances.
         columns = canonical_signs(task.points.frame.lift(basis).T).T
-        return Found(
+        return FoundMap(
             columns=columns,
             in_span=False,
             n_iter=n_rounds,

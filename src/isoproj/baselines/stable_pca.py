@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 from scipy.special import softmax
 
-from isoproj.baselines.base import Baseline, Best, Found, Task, proof_by
+from isoproj.baselines.base import Baseline, Best, FoundMap, Task, proof_by
 from isoproj.baselines.fantope import FractionalProjection
 from isoproj.estimators.descriptions import described_by
 from isoproj.numerics.spectral import Array
@@ -81,7 +81,7 @@ class StablePCA(Baseline):
     max_iter: int = 500
     tol: float = 1e-3
 
-    def _search(self, task: Task) -> Found:
+    def _search(self, task: Task) -> FoundMap:
         k, problem = self._k, task.dense_problem(type(self).__name__, self._k)
         n, d = problem.n_pairs, problem.coordinates.shape[1]
         total_kept, total_weights, total = np.zeros(n), np.zeros(n), np.zeros((d, d))
@@ -119,7 +119,7 @@ class StablePCA(Baseline):
             is_solved = relaxed - bound <= self.tol * bound
             if is_solved or task.clock.is_over:
                 break
-        return Found(
+        return FoundMap(
             columns=best.item,
             n_iter=n_rounds,
             status=Status.CONVERGED if is_solved else task.status(Status.MAX_ITER),

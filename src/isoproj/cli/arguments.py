@@ -264,7 +264,7 @@ _SEED = """
 """
 _ORIENTATION = """
 --orientation  is=rows|columns
-    what one output coordinate of a square matrix is: a row or a column
+    of a square matrix: whether its rows or its columns give the output coordinates
 """
 _PAIRS = """
 --pairs WHICH
@@ -285,13 +285,13 @@ _NEIGHBORS = """
 --recall K...  is=count
     share of the K nearest rows that stay among the K nearest, exact
 --metric  is=euclidean|cosine|inner_product  default=euclidean
-    how near is measured for recall (default euclidean)
+    how nearness is measured for recall (default euclidean)
 """
 # What ``curve`` and ``frontier`` share.
 _TRACING = f"""
 {_PAIRS}
 --tol GAP  is=positive  default={{tol}}
-    stop when at most this share above the lower bound (default {{tol}})
+    stop each result when its gap is at most this share of its bound (default {{tol}})
 {_SEED.format(names="--seed")}
 --plot FILE
     file for the plot: .png, .svg or .pdf
@@ -326,15 +326,15 @@ isoproj fit embeddings.npy -k 64 -o model.isoproj
     make the first K dimensions a good projection too, for each K given; each has its
     own certificate
 --nested-weights W...  is=positive
-    how much each prefix and, last, -k matters (default: alike)
+    how much each K of --nested and, last, -k matters (default: all the same)
 --heldout SHARE  is=share-or-count
-    hold out this share or number of points and measure the losses of their pairs; the
-    certificate is about the other points
+    leave this share or number of points out of the fit and measure the losses of
+    their pairs; the certificate is about the other points
 --scale  is=balanced
     scale projected points so that the largest gain of squared length equals the largest
     loss
 --tol GAP  is=positive
-    stop when at most this share above the lower bound: 0.01 is 1%%
+    stop when the loss is at most this share above the lower bound (default 0.01: 1%%)
 --max-iter N  is=count
     largest number of iterations
 --time-limit SECONDS  is=positive
@@ -343,7 +343,7 @@ isoproj fit embeddings.npy -k 64 -o model.isoproj
     near-isometric: keep the state here after every round; a fit that was killed goes on
     from there
 --estimate
-    say what the fit would take, and what else there is; no fit
+    say how long the fit would take and what would be faster, and stop
 {_SEED.format(names="--seed --random-state")}
 {_MEMORY}
 """,
@@ -390,29 +390,30 @@ maps MAP*
 --queries DATA
     queries that the map has not seen, for the number that suffices for a new one
 --metric  is=euclidean|cosine|inner_product  default=euclidean
-    how near full vectors are (default euclidean)
+    how nearness of full vectors is measured (default euclidean)
 --score  is=euclidean|cosine|inner_product
-    how near reduced vectors are (default: as --metric)
+    how nearness of reduced vectors is measured (default: as --metric)
 --confidence P  is=positive  default=0.95
     probability with which a new query finds them (default 0.95)
 --share S  is=positive  default=1
     share of the neighbours that must be among the candidates (default 1)
 --queries-only
-    do not count for every row of DATA
+    count for the queries alone, which is faster than for every row of DATA too
 --at-most M  is=count
-    exit 1 if a row or a new query needs more candidates; a choice takes no more
+    exit 1 if a row or a new query needs more candidates; with --recall, choose among
+    what needs no more
 --recall R  is=share
     choose the cheapest reduced vectors that find this share on average: methods,
     dimensions, scores and number formats are tried; with MAP only these maps
 -k --n-components K...  is=count
-    dimensions to try in a choice (default: three sizes)
+    with --recall: numbers of dimensions to try (default: three)
 --time-limit SECONDS  is=positive
-    for each single fit of a choice
+    with --recall: seconds for each fit
 {_SEED.format(names="--seed")}
 --plot FILE
-    file for a plot of a choice (.png, .svg or .pdf)
+    with --recall: file for a plot of what was tried: .png, .svg or .pdf
 -o --output FILE
-    file for the matrix of a choice
+    with --recall: file for the matrix that was chosen
 {_FORCE}
 """,
     "verify": f"""
@@ -442,7 +443,7 @@ isoproj export model.isoproj --to faiss -o model.faiss
     name of the SQL function (default isoproj_project)
 """,
     "compare": f"""
-fit several methods and measure all of them alike
+fit several methods and measure all of them in the same way
 isoproj compare digits -k 5 10 20 --methods minimax pca random
 {_DATA}
 -k --n-components K...  is=count  required=yes
@@ -453,7 +454,7 @@ isoproj compare digits -k 5 10 20 --methods minimax pca random
 --seeds SEED...  is=count-or-zero  default=0
     seeds of random starts and draws, one fit for each (default 0)
 --time-limit SECONDS  is=positive
-    for each single fit
+    seconds for each fit
 --metric  is=contracted|distortion|stretch|isometry|mean|recall|seconds  \
 default=contracted
     the number in the table (default contracted: loss of the worst pair, after the map
@@ -477,8 +478,8 @@ isoproj curve embeddings.npy --max-k 40 --targets 0.2 0.5 --plot curve.png
 --max-k K  is=count  default=40  either=dimensions
     largest k (default 40)
 --targets LOSS...  is=share-or-zero  default=
-    print which k suffices for these losses of the worst pair, as shares, and which is
-    too small
+    for each of these losses of the worst pair, between 0 and 1, print how many
+    dimensions suffice and how many are too few
 --time-limit SECONDS  is=positive
     stop after this time with the results so far
 {_TRACING.format(tol=0.01)}
@@ -512,7 +513,7 @@ isoproj report model.isoproj embeddings.npy -o report.html
 --image-shape HxW  is=shape
     height and width if points are images; square images are recognised
 --frontier N  is=count-from-two
-    add the share kept under N other caps; takes as long as isoproj frontier
+    add the variance kept under N other caps; takes as long as isoproj frontier
 --maps MAP...  default=
     maps to measure beside the model: {_MAP}
 {_NEIGHBORS}

@@ -6,26 +6,15 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from isoproj.cli import models
 from isoproj.cli.console import Console
 from isoproj.cli.errors import ClaimFailed, UsageError
-from isoproj.cli.models import (
-    check_map_name,
-    load_model,
-    map_of,
-    memory_limit,
-    options_data,
-    pair_options,
-    read_labels,
-    read_queries,
-)
 from isoproj.cli.payloads import told, told_data, told_or_null
+from isoproj.numerics.rounding import paired
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.proof.audit import AuditResult
 from isoproj.proof.audit import audit as measure
 from isoproj.proof.verify import check_claims
-
-# Neighbours that --recall-at-least is about, unless --recall says otherwise.
-_USUAL_RECALL = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +27,11 @@ class _Gate:
     holds: bool
     rows: Sequence[Sequence[int]]
 
-    @property
-    def line(self) -> str:
-        """The claim in one line, with its rows if it fails."""
+    def line(self, origin: int | None) -> str:
+        """Return the claim in one line, with its rows if it fails."""
         word = "holds" if self.holds else "FAILS"
-        shown = "; ".join(" and ".join(map(str, row)) for row in self.rows)
+        named = [paired(r, origin) if r[1:] else str(*r) for r in self.rows]
+        shown = "; ".join(named)
         rows = "" if self.holds or not shown else f", rows {shown}"
         return f"{word}: {self.name} {self.found:.6f}, allowed {self.allowed}{rows}"
 
@@ -51,18 +40,19 @@ def audit(options: argparse.Namespace, console: Console) -> None:
     """Measure any linear map on all pairs; fail if a claim asked for does not hold."""
     recall = options.recall
     if recall is None and options.recall_at_least is not None:
-        recall = [_USUAL_RECALL]
+        # Neighbours that --recall-at-least is about, unless --recall says otherwise.
+        recall = [10]
     if recall is None and options.queries is not None:
         msg = "--queries needs --recall or --recall-at-least. Add --recall 10."
         raise UsageError(msg)
-    check_map_name(options.model)
-    data = options_data(options, min_rows=2)
-    read = map_of(options.model, data, options.orientation)
+    models.check_map_name(options.model)
+    data = models.options_data(options, min_rows=2)
+    read = models.map_of(options.model, data, options.orientation)
     console.note(str(data))
-    queries = read_queries(options, data)
-    labels = read_labels(options.labels, data)
+    queries = models.read_queries(options, data)
+    labels = models.read_labels(options.labels, data)
     usual = read.pairs.elsewhere(labels)
-    pairs = replace(usual, labels=labels, **pair_options(options))
+    pairs = replace(usual, labels=labels, **models.pair_options(options))
     with console.progress("auditing"):
         result, *parts = [
             measure(
@@ -74,7 +64,7 @@ def audit(options: argparse.Namespace, console: Console) -> None:
                 recall=recall,
                 metric=options.metric,
                 queries=queries,
-                memory_limit=memory_limit(options),
+                memory_limit=models.memory_limit(options),
             )
             for k in (None, *read.prefixes)
         ]
@@ -104,14 +94,14 @@ def audit(options: argparse.Namespace, console: Console) -> None:
 
 def verify(options: argparse.Namespace, console: Console) -> None:
     """Recompute every claim of a model from the data; fail if one does not hold."""
-    model = load_model(options.model)
-    data = options_data(options, min_rows=2)
+    model = models.load_model(options.model)
+    data = models.options_data(options, min_rows=2)
     console.note(str(data))
     with console.progress("verifying"):
         claims = check_claims(
             model.certificate if model.estimator is None else model.estimator,
             data.points,
-            memory_limit=memory_limit(options),
+            memory_limit=models.memory_limit(options),
             names=data.names,
         )
     verified = all(claim.holds for claim in claims)
@@ -178,18 +168,25 @@ def _show(
             for k, part in prefixes.items()
         ]
         console.table(["dimensions", "worst pair loses", "mean", *asked], rows)
-    _table(console, "worst pairs", result.worst_pairs, result.worst_distortions)
+    worst = result.worst_pairs, result.worst_distortions
+    _table(console, "worst pairs", *worst, result.origin)
     found = result.neighbors
     if found is not None:
         _table(console, "worst neighbours", found.distorted, found.distortions)
     for claim in claims:
-        console.say(claim.line)
+        console.say(claim.line(result.origin))
 
 
-def _table(console: Console, title: str, pairs: Indices, losses: Array) -> None:
+def _table(
+    console: Console,
+    title: str,
+    pairs: Indices,
+    losses: Array,
+    origin: int | None = None,
+) -> None:
     """Print pairs with the share that they lose."""
     rows = [
-        [f"{i} and {j}", f"{loss:.6f}"]
-        for (i, j), loss in zip(pairs.tolist(), losses.tolist(), strict=True)
+        [paired(pair, origin), f"{loss:.6f}"]
+        for pair, loss in zip(pairs.tolist(), losses.tolist(), strict=True)
     ]
     console.table([title, "lose"], rows)

@@ -46,6 +46,5 @@ def _line(record: Record) -> str:
     where = f"{record['method']}, k = {record['k']}, seed {record['seed']}"
     if record.get("error"):
         return f"{where}: failed: {record['error']}"
-    if record["seconds"] is None:
-        return f"{where}: {record['contracted']:.4f}"
-    return f"{where}: {record['contracted']:.4f} in {record['seconds']:.2f} s"
+    took = "" if record["seconds"] is None else f" in {record['seconds']:.2f} s"
+    return f"{where}: {record['contracted']:.4f}{took}"

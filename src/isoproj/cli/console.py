@@ -19,7 +19,7 @@ from isoproj.numerics.shown import aligned, is_terminal, renewed_line
 
 # Seconds between lines of progress in a log, and between texts of a renewed line.
 _PAUSE, _BLINK = 2.0, 0.1
-# A walk over pairs that takes less than these seconds is not told.
+# A walk over pairs that takes fewer seconds than this is not shown.
 _BRIEF = 1.0
 
 
@@ -125,7 +125,7 @@ class _Lines:
                 self.next_step = now + self.pause
                 self.show(self.best.line(self.total) + self._outlook(event))
         elif event.done == 0:
-            # A new walk begins. Of a short one nothing is told.
+            # A new walk begins; a short one is not shown.
             self.began, self.next_walk = now, now + max(_BRIEF, self.pause)
         elif now >= self.next_walk:
             self.next_walk = now + self.pause

@@ -4,44 +4,46 @@ from __future__ import annotations
 
 import argparse
 
+from isoproj.cli import models
 from isoproj.cli.console import Console
-from isoproj.cli.models import (
-    check_dimensions,
-    options_data,
-    pair_options,
-    read_labels,
-)
 from isoproj.cli.outputs import check_outputs, save_plot
 from isoproj.cli.payloads import told, told_data
-from isoproj.estimators.curves import distortion_curve, guarantee_frontier
+from isoproj.estimators.curves import (
+    DistortionCurve,
+    Frontier,
+    distortion_curve,
+    guarantee_frontier,
+)
 from isoproj.numerics.rounding import counted
 
 
 def curve(options: argparse.Namespace, console: Console) -> None:
     """Print distortion and lower bound for many numbers of dimensions."""
     check_outputs(options, plot=options.plot)
-    data = options_data(options, min_rows=2)
+    data = models.options_data(options, min_rows=2)
     largest = min(options.max_k, int(data.points.shape[1]))
-    check_dimensions(options.n_components or (), data)
+    models.check_dimensions(options.n_components or (), data)
     console.note(str(data))
     with console.progress("searching"):
         found = distortion_curve(
             data.points,
             options.n_components or range(1, largest + 1),
-            labels=read_labels(options.labels, data),
-            **pair_options(options),
+            labels=models.read_labels(options.labels, data),
+            **models.pair_options(options),
             tol=options.tol,
             time_limit=options.time_limit,
             random_state=options.seed,
         )
     save_plot(console, options.plot, found.plot)
-    console.say(str(found))
+    _say(console, found)
     if found.knees:
-        console.say(f"knees: k = {', '.join(map(str, found.knees))}")
+        knees = ", ".join(map(str, found.knees))
+        console.say(f"after k = {knees} further dimensions lower the loss much less")
     targets = []
     for target in options.targets:
         sufficient, impossible = found.needed(target)
-        console.say(_sentence(target, sufficient, impossible))
+        say = _sentence(target, sufficient, impossible)
+        console.say(say + " (sampled pairs)" * bool(found.sampled_words))
         targets.append(
             told("Target", target=target, sufficient=sufficient, impossible=impossible)
         )
@@ -57,7 +59,7 @@ def curve(options: argparse.Namespace, console: Console) -> None:
 def frontier(options: argparse.Namespace, console: Console) -> None:
     """Print the share kept and the loss of the worst pair for several caps."""
     check_outputs(options, plot=options.plot)
-    data = options_data(options, min_rows=2)
+    data = models.options_data(options, min_rows=2)
     console.note(str(data))
     with console.progress("searching"):
         found = guarantee_frontier(
@@ -65,14 +67,14 @@ def frontier(options: argparse.Namespace, console: Console) -> None:
             options.n_components,
             options.n_points,
             objective=options.objective,
-            labels=read_labels(options.labels, data),
-            **pair_options(options),
+            labels=models.read_labels(options.labels, data),
+            **models.pair_options(options),
             tol=options.tol,
             time_limit=options.time_limit,
             random_state=options.seed,
         )
     save_plot(console, options.plot, found.plot)
-    console.say(str(found))
+    _say(console, found)
     points = [
         told(
             "FrontierPoint",
@@ -84,6 +86,13 @@ def frontier(options: argparse.Namespace, console: Console) -> None:
         for cap, worst, kept, bound in found
     ]
     console.tell("frontier", found, data=told_data(data), frontier=points)
+
+
+def _say(console: Console, found: DistortionCurve | Frontier) -> None:
+    """Print the table, and what it says of all pairs where it is over a sample."""
+    console.say(str(found))
+    if found.sampled_words:
+        console.say(found.sampled_words)
 
 
 def _sentence(target: float, sufficient: int | None, impossible: int) -> str:

@@ -53,7 +53,7 @@ def demo(options: argparse.Namespace, console: Console) -> None:
     console.say("Share of squared length lost, over all pairs")
     console.table(["method", "worst pair", "99.9 %", "median", "mean"], rows)
     lowest = at_least(model.lower_bound_)
-    console.say(f"No projection can push the worst pair below {lowest}")
+    console.say(f"No projection can push the loss of the worst pair below {lowest}")
     console.say(str(model.certificate_))
     i, j = model.worst_pairs_[0]
     console.say(

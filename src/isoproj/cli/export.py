@@ -20,13 +20,14 @@ from isoproj.numerics.container import write_atomically
 from isoproj.proof.certificate import Certificate
 
 # How to use the file of each system.
+_SQL = 'psql -f {name}, then SELECT "{function}"(embedding) FROM ...'
 _USE = {
     "faiss": "faiss.read_VectorTransform({name!r}).apply(x)",
-    "halfvec": 'psql -f {name}, then SELECT "{function}"(embedding) FROM ...',
+    "halfvec": _SQL,
     "npy": "x @ numpy.load({name!r}).T",
     "onnx": "onnxruntime.InferenceSession({name!r}).run(None, {{'X': x}})",
-    "pgvector": 'psql -f {name}, then SELECT "{function}"(embedding) FROM ...',
-    "postgres": 'psql -f {name}, then SELECT "{function}"(embedding) FROM ...',
+    "pgvector": _SQL,
+    "postgres": _SQL,
     "safetensors": "safetensors.numpy.load_file({name!r})['components']",
     "sentence-transformers": (
         "SentenceTransformer(modules=[*model, Dense.load({name!r})])"

@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import math
 import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import isoproj
+from isoproj.cli import models, outputs
 from isoproj.cli.console import Console
 from isoproj.cli.errors import Interrupted, UsageError
-from isoproj.cli.models import (
-    check_dimensions,
-    options_data,
-    pair_options,
-    prefix_table,
-    read_labels,
-)
-from isoproj.cli.outputs import (
-    check_model_name,
-    check_output,
-    check_outputs,
-    input_files,
-    saved,
-)
 from isoproj.cli.payloads import told_data, told_heldout, told_or_null, told_prefixes
 from isoproj.estimators.estimate import FitEstimate
 from isoproj.numerics.arrays import Rows, as_dense
 from isoproj.numerics.rounding import at_least, at_most, counted, excess
 from isoproj.numerics.spectral import Array, Indices
+from isoproj.pairs.rule import PairKind
 from isoproj.proof.certificate import Certificate
 from isoproj.solvers.api import Status
 
@@ -38,11 +25,8 @@ if TYPE_CHECKING:
     from isoproj import GuaranteedPCA, NearIsometricProjection
     from isoproj.files.read.reading import DataFile
 
-# Default number of steps of the paper's solver.
-_USUAL_STEPS = 120
-_PROOFS = {"fantope": "weights on pairs", "hull": "the hull of some pairs"}
-# A loss above this is explained.
-_MUCH = 0.95
+# What a proof rests on, before the name of the pairs.
+_PROOFS = {"fantope": "a weighted average over", "hull": "the hull proof of some"}
 # Options whose names are those of parameters.
 _PARAMETERS = (
     "max_distortion slack objective solver tol max_iter time_limit scale checkpoint "
@@ -53,25 +37,27 @@ _PARAMETERS = (
 def fit(options: argparse.Namespace, console: Console) -> None:
     """Fit, certify and save a model; raise Interrupted after Ctrl-C."""
     _check_method(options)
-    check_outputs(options, options.output)
-    check_model_name(options.output)
+    outputs.check_outputs(options, options.output)
+    outputs.check_model_name(options.output)
     if options.checkpoint is not None:
-        check_output(options.checkpoint, inputs=input_files(options), force=True)
-    data = options_data(options, min_rows=2)
+        outputs.check_output(
+            options.checkpoint, inputs=outputs.input_files(options), force=True
+        )
+    data = models.options_data(options, min_rows=2)
     if options.n_components is not None:
-        check_dimensions([options.n_components], data)
+        models.check_dimensions([options.n_components], data)
     console.note(str(data))
     if options.estimate:
         _tell_estimate(options, console, data)
         return
-    labels = read_labels(options.labels, data)
+    labels = models.read_labels(options.labels, data)
     is_capped = options.method == "guaranteed-pca"
     name = "GuaranteedPCA" if is_capped else "NearIsometricProjection"
     model = getattr(isoproj, name)(**_parameters(options))
     start = time.perf_counter()
     total, aim = None, model.tol
     if options.solver == "dual_ascent":
-        total, aim = options.max_iter or _USUAL_STEPS, None
+        total, aim = options.max_iter or 120, None
     limit = options.time_limit
     with console.progress("searching", total=total, aim=aim, limit=limit):
         model.fit(data.points, labels)
@@ -79,9 +65,10 @@ def fit(options: argparse.Namespace, console: Console) -> None:
     if data.names is not None:
         model.feature_names_in_ = np.asarray(data.names, dtype=object)
     if options.output is not None:
-        options.output = saved(console, options.output, model.save)
+        options.output = outputs.saved(console, options.output, model.save)
     _show(options, console, model, seconds)
-    if model.distortion_ > _MUCH and model.heldout_ is None:
+    # A loss above this is explained.
+    if model.distortion_ > 0.95 and model.heldout_ is None:
         console.say(_why_so_much(model.certificate_, data.points))
     certificate = model.certificate_
     console.tell(
@@ -153,7 +140,7 @@ def _parameters(options: argparse.Namespace) -> dict[str, Any]:
         "n_components": options.n_components,
         "random_state": options.seed,
         **given,
-        **pair_options(options),
+        **models.pair_options(options),
     }
 
 
@@ -166,18 +153,14 @@ def _show(
     """Print the result of a fit."""
     certificate = model.certificate_
     gap = certificate.optimality_gap
-    i, j = _worst_pairs(model)[0]
     console.say(str(certificate))
     if certificate.sampled_words:
         console.say(f"over         {certificate.scope}; {certificate.sampled_words}")
-    console.say(
-        f"worst pair   rows {i} and {j} lose {model.distortion_:.6f} of their squared "
-        "distance"
-    )
-    above = f", so {excess(gap)}" if np.isfinite(gap) else ""
+    console.say(_worst_pair(model))
+    above = f"; the loss is {excess(gap)}" if np.isfinite(gap) else ""
     console.say(
         f"lower bound  {at_least(model.lower_bound_, 6)}{above} "
-        f"(proved by {_PROOFS[certificate.proof]})"
+        f"(proved by {_PROOFS[certificate.proof]} {certificate.pairs.things})"
     )
     solver = getattr(model, "solver", "guaranteed")
     guarantee = certificate.guarantee
@@ -193,7 +176,7 @@ def _show(
             f"times {model.scale_:.6f}"
         )
     if certificate.prefixes:
-        console.table(*prefix_table(certificate))
+        console.table(*models.prefix_table(certificate))
     if model.heldout_ is not None:
         console.say(str(model.heldout_))
     console.say(
@@ -203,13 +186,22 @@ def _show(
     if _is_above_tol(model):
         console.say(
             f"gap          above --tol {model.tol:g}: the search ended because neither "
-            "side gained any more. Another --seed may find a better projection; the "
-            "rest may be a gap that no search closes"
+            "the projection nor the bound improved any more. Another --seed may find a "
+            "better projection; the rest may be a gap that no search closes"
         )
     if options.output is not None:
         console.say(f"saved        {options.output}")
     else:
         console.note("not saved; add -o model.isoproj to keep the model")
+
+
+def _worst_pair(model: NearIsometricProjection | GuaranteedPCA) -> str:
+    """Return what the worst pair loses, or the row that loses more, in one line."""
+    (i, j), lost = _worst_pairs(model)[0], f"{model.distortion_:.6f}"
+    certificate, heldout = model.certificate_, model.heldout_
+    if j == (certificate.n_points if heldout is None else heldout.n_rows):
+        return f"worst row    row {i} loses {lost} of its squared length"
+    return f"worst pair   rows {i} and {j} lose {lost} of their squared distance"
 
 
 def _worst_pairs(model: NearIsometricProjection | GuaranteedPCA) -> Indices:
@@ -237,32 +229,32 @@ def _is_above_tol(model: NearIsometricProjection | GuaranteedPCA) -> bool:
 
 def _why_so_much(certificate: Certificate, rows: Rows) -> str:
     """Return one line on what a loss of nearly everything means, and what to do."""
-    k = certificate.n_components
+    k, is_all = certificate.n_components, certificate.pair_kind is PairKind.ALL
+    things = certificate.pairs.things
     text = (
-        f"much lost    some pair keeps at most "
+        f"much lost    some {'pair' if 'pair' in things else 'row'} keeps at most "
         f"{at_most(100 * (1.0 - certificate.lower_bound), 2)}% in any projection to "
-        f"{counted(k, 'dimension')}"
+        f"{counted(k, 'dimension')}; take more dimensions"
     )
     pairs = certificate.worst_pairs
     pairs = pairs[(pairs < rows.shape[0]).all(axis=1)]
     drawn = np.random.default_rng(0).integers(rows.shape[0], size=(1000, 2))
     worst = _lengths(rows, pairs).max(initial=0.0)
     usual = float(np.median(_lengths(rows, drawn)))
-    if 0.0 < worst < usual / 2.0:
-        # Three digits, rounded up, so that the option leaves them all out.
-        digits = max(0, 2 - math.floor(math.log10(worst)))
-        least = at_most(1.001 * worst, digits)
+    if is_all and 0.0 < worst < usual / 2.0:
+        # Rounding to three digits takes less than what is added.
+        least = f"{1.006 * worst:.3g}"
         text += (
             f"; the worst are {least} apart or less, others {usual:.3g}: leave them "
-            f"out with --min-distance {least}, or take more dimensions"
+            f"out with --min-distance {least}"
         )
-    else:
-        text += "; take more dimensions, or fewer pairs: --pairs neighbors"
+    elif is_all:
+        text += ", or fewer pairs: --pairs neighbors"
     return text
 
 
 def _lengths(rows: Rows, pairs: Indices) -> Array:
     """Return the distances of pairs of rows."""
-    # Whole numbers would wrap around, and signs of truth cannot be subtracted.
+    # Unsigned integers would wrap around, and booleans cannot be subtracted.
     first, second = (rows[side].astype(np.float64) for side in pairs.T)
     return np.asarray(np.linalg.norm(as_dense(first - second), axis=1))

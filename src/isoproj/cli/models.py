@@ -20,15 +20,12 @@ from isoproj.numerics.arrays import Rows
 from isoproj.numerics.container import read_container
 from isoproj.numerics.rounding import at_least, gap_in_words
 from isoproj.numerics.storage import MEMORY_LIMIT, Storage
-from isoproj.pairs.rule import WORDS
+from isoproj.pairs.rule import LABELLED, WORDS
 from isoproj.proof.certificate import Certificate
 
 if TYPE_CHECKING:
     from isoproj.files.read.maps import MapFile
     from isoproj.numerics.maps import Orientation
-
-# Share of the memory limit for the data; the rest is for the computation.
-_DATA_SHARE = 0.1
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -81,7 +78,7 @@ def prefix_table(certificate: Certificate) -> tuple[list[str], list[list[str]]]:
         ]
         for k, part in certificate.by_dimension.items()
     ]
-    return ["dimensions", "worst pair loses", "none below", "gap"], rows
+    return ["dimensions", "worst pair loses", "lower bound", "gap"], rows
 
 
 def check_features(data: DataFile, n_features: int, path: str) -> None:
@@ -155,13 +152,14 @@ def options_data(
     options: argparse.Namespace, *, min_rows: int, name: str | None = None
 ) -> DataFile:
     """Read the data of a command line, or other data with the same options."""
+    # Share of the memory limit for the data; the rest is for the computation.
     return read_points(
         options.data if name is None else name,
         array=options.array,
         columns=options.columns,
         header=options.header,
         min_rows=min_rows,
-        storage=Storage(_DATA_SHARE * memory_limit(options)),
+        storage=Storage(0.1 * memory_limit(options)),
     )
 
 
@@ -186,9 +184,15 @@ def pair_options(options: argparse.Namespace) -> dict[str, Any]:
     if pairs is not None and pairs not in WORDS:
         near = difflib.get_close_matches(pairs, WORDS, n=1)
         if near and not split_name(pairs)[0].exists():
-            msg = f"--pairs is no file, nor a word: {pairs}. Did you mean {near[0]}?"
+            msg = (
+                f"--pairs must be a file or a word that -h lists; got {pairs!r}. "
+                f"Did you mean {near[0]!r}?"
+            )
             raise UsageError(msg)
         pairs = read_pairs(str(pairs))
+    elif pairs in LABELLED and options.labels is None:
+        msg = f"--pairs {pairs} needs the class of every point. Add --labels FILE."
+        raise UsageError(msg)
     asked = {
         "pairs": pairs,
         "n_neighbors": options.neighbors,

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from isoproj.proof.heldout import Heldout
 
 Json = dict[str, Any]
-
 _TYPES = ("string", "integer", "number", "boolean", "null")
 
 
@@ -57,7 +56,11 @@ def schema_of(verb: str) -> Json:
 def _whole(schema: Json | str) -> Json:
     """Return a schema that stands alone, every name replaced by what it stands for."""
     if isinstance(schema, str):
-        return {"type": schema} if schema in _TYPES else _whole(definitions()[schema])
+        return (
+            {"type": schema}
+            if schema in ("string", "integer", "number", "boolean", "null")
+            else _whole(definitions()[schema])
+        )
     whole = _whole(schema["$ref"]) if "$ref" in schema else {}
     if "properties" in schema:
         whole["type"] = "object"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from typing import Any
 
 from isoproj.cli.console import Console
@@ -15,16 +16,16 @@ from isoproj.files.read.reading import DataFile
 from isoproj.files.read.sources import split_name
 from isoproj.files.write.writing import output_format, write_points
 from isoproj.numerics.arrays import Rows
+from isoproj.numerics.rounding import at_least
+from isoproj.numerics.spectral import Foreign
 from isoproj.search.plan import Question, SearchPlan
 
-# Rows that a gate names.
-_NAMED = 10
-# What the number of candidates is called where it is set.
+# Where the number of candidates is set.
 SYSTEMS = {
     "faiss": "faiss, IndexRefineFlat",
     "qdrant": "Qdrant, prefetch or quantisation",
     "pgvector": "pgvector, inner query",
-    "lancedb": "LanceDB",
+    "lancedb": "LanceDB, search or index",
     "sqlite-vec": "sqlite-vec, inner query",
     "elasticsearch": "Elasticsearch, rescore_vector",
     "opensearch": "OpenSearch, rescore",
@@ -36,12 +37,7 @@ def plan(options: argparse.Namespace, console: Console) -> None:
     check_outputs(options, options.output, plot=options.plot)
     if options.output is not None:
         output_format(options.output)
-    if not options.maps and options.recall is None:
-        msg = "plan needs a map before DATA, or --recall R to choose one. Add one."
-        raise UsageError(msg)
-    if options.recall is None and (options.plot or options.output):
-        msg = "--plot and -o are for a choice. Add --recall R, the share to be found."
-        raise UsageError(msg)
+    _check_given(options)
     data = options_data(options, min_rows=2)
     console.note(str(data))
     queries = read_queries(options, data)
@@ -49,6 +45,25 @@ def plan(options: argparse.Namespace, console: Console) -> None:
         _choose(options, console, data, queries)
     else:
         _plan(options, console, data, queries)
+
+
+def _check_given(options: argparse.Namespace) -> None:
+    """Raise UsageError unless every option that is given has an effect."""
+    is_count, has_maps = options.recall is None, bool(options.maps)
+    if is_count and not has_maps:
+        msg = "plan needs a map before DATA, or --recall R to choose one. Add one."
+        raise UsageError(msg)
+    idle = ["plot", "output"] * is_count + ["n_components", "time_limit"] * has_maps
+    # A share is given if it is not the default.
+    share = ["share"] * (options.share != 1.0)
+    idle += ["score", "queries_only", *share] * (not is_count)
+    for name in filter(vars(options).get, idle):
+        msg = (
+            f"--{name.replace('_', '-')} has no effect here. A choice (--recall) takes "
+            "--plot and --output, and without maps --n-components and --time-limit; "
+            "plans of maps take --score, --share and --queries-only. Leave it out."
+        )
+        raise UsageError(msg)
 
 
 def _plan(
@@ -80,19 +95,19 @@ def _plan(
         names = next(iter(plans.values()))._table()[0]
         cells = [[name, *row] for name, p in plans.items() for row in p._table()[1]]
         console.table(["map", *names], cells)
-    failed = {name: _above(found, options.at_most) for name, found in plans.items()}
-    for name, lines in failed.items():
-        for line in lines:
+    holds, allowed = True, options.at_most
+    for name, found in plans.items() if allowed is not None else ():
+        for line in _above(found, allowed):
             console.say(f"FAILS: {name}: {line}")
-    holds = not any(failed.values())
-    if options.at_most is not None and holds:
-        console.say(f"holds: at most {options.at_most:,} candidates")
+            holds = False
+    if allowed is not None and holds:
+        console.say(f"holds: at most {allowed:,} candidates")
     told_plans = [_told(name, found) for name, found in plans.items()]
     console.tell(
         "plan maps",
         data=told_data(data),
         queries=options.queries,
-        at_most=options.at_most,
+        at_most=allowed,
         plans=told_plans,
         holds=holds,
     )
@@ -100,7 +115,7 @@ def _plan(
         raise ClaimFailed
 
 
-def _map(name: str, data: DataFile, options: argparse.Namespace) -> Any:  # noqa: ANN401
+def _map(name: str, data: DataFile, options: argparse.Namespace) -> Foreign:
     """Return the model of a file, which knows its certificate, or a matrix."""
     if split_name(name)[0].suffix.lower() == ".isoproj":
         model = load_model(name)
@@ -110,34 +125,32 @@ def _map(name: str, data: DataFile, options: argparse.Namespace) -> Any:  # noqa
     return map_of(name, data, options.orientation).components
 
 
-def _above(found: SearchPlan, allowed: int | None) -> list[str]:
-    """Return what needs more candidates than allowed, in words."""
-    lines: list[str] = []
-    if allowed is None:
-        return lines
-    needed = found.row_candidates
-    if needed is not None and found.hardest_rows is not None:
-        rows = [int(i) for i in found.hardest_rows[:_NAMED] if needed[i] > allowed]
-        if rows:
-            many = int((needed > allowed).sum())
-            lines.append(
-                f"{many:,} stored rows need more than {allowed:,} candidates, up to "
-                f"{found.every_row:,}: rows {', '.join(map(str, rows))}"
-                + (", ..." if many > len(rows) else "")
-            )
+def _above(found: SearchPlan, allowed: int) -> Iterator[str]:
+    """Yield what needs more candidates than allowed, in words."""
+    needed, hardest = found.row_candidates, found.hardest_rows
+    if needed is not None and hardest is not None and needed[hardest[0]] > allowed:
+        rows = [str(i) for i in hardest if needed[i] > allowed]
+        many = int((needed > allowed).sum())
+        yield (
+            f"{many:,} stored rows need more than {allowed:,} candidates, up to "
+            f"{found.every_row:,}: rows {', '.join(rows)}"
+            + (", ..." if many > len(rows) else "")
+        )
     if found.new_query is not None and found.new_query > allowed:
-        lines.append(f"a new query needs {found.new_query:,}, allowed {allowed:,}")
-    return lines
+        yield f"a new query needs {found.new_query:,}, allowed {allowed:,}"
 
 
 def _say_settings(console: Console, found: SearchPlan) -> None:
     """Print the number as each system is told it."""
-    whom = "stored rows" if found.query_ranks is None else "new queries"
+    n, whom = found.n_neighbors, f"new queries: ask for {found.n_neighbors}"
+    if found.query_ranks is None:
+        whom = f"stored rows: ask for {n + 1} and drop the row itself"
     rows = [
-        [SYSTEMS[name], ", ".join(f"{word} = {value:g}" for word, value in its.items())]
+        [SYSTEMS[name], ", ".join(f"{word} = {value}" for word, value in its.items())]
         for name, its in found.settings().items()
     ]
-    console.table([f"settings for {whom}", ""], rows)
+    console.say(f"Settings for {whom}.")
+    console.table([], rows)
 
 
 def _told(name: str, found: SearchPlan) -> Json:
@@ -181,9 +194,10 @@ def _choose(
         f"{best.n_bytes:,} bytes a vector, {best.candidates:,} candidates for "
         f"{options.recall:g} of the neighbours on average."
     )
-    judged = found.plan.recall(best.candidates).queries
+    judged = found.plan.recall(best.candidates).queries or 0.0
     console.say(
-        f"Queries that had no part in the choice find {judged:.4f} with as many."
+        f"Queries that had no part in the choice find at least {at_least(judged)} "
+        "with as many."
     )
     console.say(str(found.plan))
     _say_settings(console, found.plan)

@@ -20,11 +20,6 @@ if TYPE_CHECKING:
     from isoproj.cli.console import Console
 
 DONE, CLAIM_FAILED, UNUSABLE, STOPPED = 0, 1, 2, 130
-# Status that shells show for a program whose output is no longer read (SIGPIPE).
-GONE = 141
-
-# Seconds in which a verb may end by itself after Ctrl-C before the process ends.
-_GRACE = 0.3
 # Verbs whose module has the name of another verb.
 _MODULES = {"verify": "audit", "frontier": "curve"}
 
@@ -44,7 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except BrokenPipeError:
         _abandon_stdout()
-        return GONE
+        # What shells show for a program whose output is no longer read (SIGPIPE).
+        return 141
     except OSError as error:
         _abandon_stdout()
         return _complain(options.verb, line_of(error))
@@ -152,12 +148,13 @@ def _listen(hear: int, verb: str, is_over: threading.Event) -> None:
         n_heard += heard.count(signal.SIGINT)
         if not n_heard:
             continue
-        # Whoever has not imported this yet has found nothing either.
+        # While this module is not loaded, no search has begun.
         module = sys.modules.get("isoproj.numerics.interrupts")
         stop = module.present_stop() if module is not None else None
         if n_heard == 1 and stop is not None and stop.is_begun:
             stop.ask()
-        elif not is_over.wait(_GRACE):
+        # The verb may end by itself in these seconds; then the process ends.
+        elif not is_over.wait(0.3):
             with contextlib.suppress(OSError):
                 os.write(2, f"isoproj {verb}: stopped; nothing was written.\n".encode())
             os._exit(STOPPED)

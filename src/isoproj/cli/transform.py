@@ -18,16 +18,11 @@ from isoproj.cli.outputs import check_outputs, saved
 from isoproj.cli.payloads import told, told_data
 from isoproj.files.formats import Format
 from isoproj.files.read.sources import split_name
+from isoproj.files.write import writing
 from isoproj.files.write.anndata import write_anndata
-from isoproj.files.write.writing import (
-    Blocks,
-    is_anndata_name,
-    output_format,
-    write_blocks,
-    write_npy,
-)
 from isoproj.numerics.arrays import Rows, is_sparse
 from isoproj.numerics.rounding import counted
+from isoproj.numerics.spectral import Fitted
 from isoproj.numerics.storage import SLICE_BYTES, row_slices
 
 
@@ -38,7 +33,7 @@ def transform(options: argparse.Namespace, console: Console) -> None:
         _check_pipe(console)
     else:
         source = str(split_name(options.data)[0])
-        format_ = output_format(options.output, source)
+        format_ = writing.output_format(options.output, source)
         check_outputs(options, options.output)
     model = load_model(options.model)
     if model.estimator is None:
@@ -48,19 +43,19 @@ def transform(options: argparse.Namespace, console: Console) -> None:
     points = model.check_fits(data)
     blocks = projected(model.estimator, points)
     if to_pipe:
-        write_npy(sys.stdout.buffer, blocks)
+        writing.write_npy(sys.stdout.buffer, blocks)
         sys.stdout.buffer.flush()
         return
 
     def write(path: str) -> None:
         # Blocks can be written once, and after a failure they are written elsewhere.
         fresh = projected(model.estimator, points)
-        if is_anndata_name(path):
+        if writing.is_anndata_name(path):
             stated = model.certificate
             write_anndata(path, data.name, fresh, stated, chosen=data.chosen)
         else:
             names = [str(name) for name in model.estimator.get_feature_names_out()]
-            write_blocks(path, fresh, names=names)
+            writing.write_blocks(path, fresh, names=names)
 
     options.output = saved(console, options.output, write)
     if format_ is Format.FVECS and blocks.dtype != np.float32:
@@ -91,11 +86,8 @@ def _check_pipe(console: Console) -> None:
 
 
 def projected(
-    estimator: Any,  # noqa: ANN401 - any estimator of ours
-    points: Rows,
-    *,
-    slice_bytes: float = SLICE_BYTES,
-) -> Blocks:
+    estimator: Fitted, points: Rows, *, slice_bytes: float = SLICE_BYTES
+) -> writing.Blocks:
     """Return the projected points in blocks, so that they need not fit in memory."""
     first, *others = row_slices(points, slice_bytes=slice_bytes)
     head = _project(estimator, points[first])
@@ -106,10 +98,10 @@ def projected(
             yield _project(estimator, points[rows])
 
     shape = (int(points.shape[0]), int(head.shape[1]))
-    return Blocks(shape=shape, dtype=head.dtype, parts=parts())
+    return writing.Blocks(shape=shape, dtype=head.dtype, parts=parts())
 
 
-def _project(estimator: Any, rows: Rows) -> NDArray[Any]:  # noqa: ANN401
+def _project(estimator: Fitted, rows: Rows) -> NDArray[Any]:
     """Project a block of rows."""
     with warnings.catch_warnings():
         # The names were compared before, with a better message.

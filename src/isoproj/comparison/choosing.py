@@ -1,4 +1,4 @@
-"""The cheapest reduced vectors that find enough neighbours; all told by measurement.
+"""Measure ways to reduce vectors; choose the cheapest that finds enough neighbours.
 
 Methods, numbers of dimensions, scores and number formats are tried alike. Half of the
 queries choose; the other half, which chose nothing, says what the choice is worth.
@@ -18,13 +18,16 @@ from numpy.typing import ArrayLike, NDArray
 from isoproj.baselines.pca import PCAProjection
 from isoproj.estimators.guaranteed_pca import GuaranteedPCA
 from isoproj.estimators.near_isometric import NearIsometricProjection
-from isoproj.numerics.arrays import Rows, as_dense, check_points, is_whole
+from isoproj.numerics.arrays import Rows, as_dense, check_points
+from isoproj.numerics.rounding import at_least
 from isoproj.numerics.shown import Table, Tabular
 from isoproj.numerics.spectral import Array
 from isoproj.numerics.storage import Storage
 from isoproj.pairs.nearness import Metric, check_metric, check_queries
-from isoproj.plot.axes import axes_or_new, draw
+from isoproj.pairs.rows import largest_entry
+from isoproj.plot.axes import drawn
 from isoproj.plot.marks import Axis, Chart, Dots, Mark
+from isoproj.plot.style import Look, look_of
 from isoproj.proof.confidence import CONFIDENCE, fewest_points
 from isoproj.search.plan import Question, SearchPlan
 
@@ -56,7 +59,7 @@ def _signs(rows: NDArray[Any]) -> Code:
 
 # How vectors are stored: bits of a number, and the code that suits some rows.
 FORMATS: dict[str, tuple[int, Callable[[NDArray[Any]], Code]]] = {
-    "float32": (32, lambda _: np.asarray),
+    "float32": (32, lambda _: lambda some: some.astype(np.float32)),
     "float16": (16, lambda _: lambda some: some.astype(np.float16)),
     "int8": (8, _int8),
     "bits": (1, _signs),
@@ -111,7 +114,7 @@ class Choice(Tabular):
         rows = [
             [
                 *(o.method, str(o.k), o.format, o.score),
-                *(f"{o.n_bytes:,}", f"{o.candidates:,}", f"{o.recall:.4f}"),
+                *(f"{o.n_bytes:,}", f"{o.candidates:,}", at_least(o.recall)),
                 f"{o.read / 1e6:.3g} MB" + (" *" if o == self.best else ""),
             ]
             for o in self.frontier
@@ -120,13 +123,13 @@ class Choice(Tabular):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw candidates against bytes a vector, every option a point."""
-        axes = axes_or_new(ax)
         marks: list[Mark] = [
             Dots(
                 name,
                 [o.n_bytes for o in self.options if o.method == name],
                 [o.candidates for o in self.options if o.method == name],
                 label=name,
+                marker=(look_of(name) or Look("")).marker,
             )
             for name in dict.fromkeys(o.method for o in self.options)
         ]
@@ -139,8 +142,7 @@ class Choice(Tabular):
             about="Candidates against bytes of a stored vector",
             names="best",
         )
-        draw(chart, axes)
-        return axes
+        return drawn(chart, ax)
 
 
 def choose(
@@ -168,7 +170,10 @@ def choose(
     best: Option | None = None
     known = maps(rows) if callable(maps) else iter(maps.items())
     for name, matrix in known:
-        vectors = tuple(as_dense(some @ matrix.T) for some in (rows, asked))
+        vectors = [as_dense(some @ matrix.T) for some in (rows, asked)]
+        # Every format has room for numbers of size 1, whatever the units.
+        exponent = math.frexp(max(map(largest_entry, vectors)))[1]
+        vectors = [np.ldexp(some, -exponent) for some in vectors]
         for kind, score in itertools.product(FORMATS, _scores(metric)):
             bits, code_of = FORMATS[kind]
             if bits == 1 and score != "euclidean":
@@ -177,9 +182,8 @@ def choose(
             plan = question.plan(reduced=reduced, score=score, confidence=confidence)
             option = _measured(name, kind, bits, plan, wanted, half)
             tried.append(option)
-            if at_most is not None and option.candidates > at_most:
-                continue
-            if best is None or option.read < best.read:
+            is_allowed = option.candidates <= (at_most or math.inf)
+            if is_allowed and (best is None or option.read < best.read):
                 judged = plan.query_ranks[half:]  # type: ignore[index]
                 best, chosen = option, (replace(plan, query_ranks=judged), matrix)
     if best is None:
@@ -206,18 +210,15 @@ def fitted_maps(
     def maps(rows: Rows) -> Iterator[tuple[str, Array]]:
         width = int(rows.shape[1])
         for k in ks or sorted({max(1, width // part) for part in (16, 8, 4)}):
-            if not is_whole(k) or not 1 <= k <= width:
-                msg = f"k must be from 1 to {width}; got {k!r}. Choose fewer."
-                raise ValueError(msg)
-            yield "first", np.eye(k, width)
             limits: dict[str, Any] = {"time_limit": time_limit, "random_state": seed}
-            for name, model in (
-                ("pca", PCAProjection(k)),
-                ("guaranteed_pca", GuaranteedPCA(k, **limits)),
-                ("near_isometric", NearIsometricProjection(k, **limits)),
-            ):
-                components = model.fit(rows).components_
-                yield name, np.asarray(components, dtype=np.float64)
+            models = {
+                "pca": PCAProjection(k),
+                "guaranteed_pca": GuaranteedPCA(k, **limits),
+                "near_isometric": NearIsometricProjection(k, **limits),
+            }
+            for name, model in models.items():
+                yield name, model.fit(rows).components_.astype(np.float64)
+            yield "first", np.eye(k, width)
 
     return maps
 

@@ -16,19 +16,8 @@ import scipy
 import sklearn
 from numpy.typing import ArrayLike
 
+from isoproj import baselines
 from isoproj._version import __version__
-from isoproj.baselines.adagio import Adagio
-from isoproj.baselines.dual_ascent import DualAscent
-from isoproj.baselines.fair_pca import FairPCA
-from isoproj.baselines.fro_max import FroMax
-from isoproj.baselines.nile_pro import NILEPro
-from isoproj.baselines.numax import NuMax
-from isoproj.baselines.pca import PCAProjection
-from isoproj.baselines.random import RandomProjection
-from isoproj.baselines.sdp import SDPProjection
-from isoproj.baselines.secant_avoidance import SecantAvoidance
-from isoproj.baselines.sequential_fair_pca import SequentialFairPCA
-from isoproj.baselines.stable_pca import StablePCA
 from isoproj.comparison.referee import Record, measure, measure_map
 from isoproj.estimators.guaranteed_pca import GuaranteedPCA
 from isoproj.estimators.near_isometric import NearIsometricProjection
@@ -36,7 +25,7 @@ from isoproj.numerics.arrays import Rows
 from isoproj.numerics.maps import LinearMap
 from isoproj.numerics.shown import Shown, aligned
 from isoproj.numerics.threads import n_threads
-from isoproj.plot.axes import axes_or_new, draw
+from isoproj.plot.axes import drawn
 from isoproj.plot.charts import curve_chart, floor_marks, loss_line
 from isoproj.plot.marks import Axis
 
@@ -48,22 +37,22 @@ Data = ArrayLike | Rows | Callable[[int], Any]
 METHODS: dict[str, Callable[[], Any]] = {
     "minimax": lambda: NearIsometricProjection(solver="minimax"),
     "guaranteed": GuaranteedPCA,
-    "dual_ascent": DualAscent,
-    "sdp+dr": SDPProjection,
-    "sdp+rr": lambda: SDPProjection(rounding="randomized"),
-    "sdp+binned": lambda: SDPProjection(rounding="binned"),
-    "sap": SecantAvoidance,
-    "fair_pca": FairPCA,
-    "fair_pca+seq": SequentialFairPCA,
-    "stable_pca": StablePCA,
-    "pca": PCAProjection,
-    "pca_directions": lambda: PCAProjection(of="directions"),
-    "random": RandomProjection,
-    "gaussian": lambda: RandomProjection(kind="gaussian", rescale=True),
-    "adagio": Adagio,
-    "nile_pro": NILEPro,
-    "fro_max": FroMax,
-    "nu_max": NuMax,
+    "dual_ascent": baselines.DualAscent,
+    "sdp+dr": baselines.SDPProjection,
+    "sdp+rr": lambda: baselines.SDPProjection(rounding="randomized"),
+    "sdp+binned": lambda: baselines.SDPProjection(rounding="binned"),
+    "sap": baselines.SecantAvoidance,
+    "fair_pca": baselines.FairPCA,
+    "fair_pca+seq": baselines.SequentialFairPCA,
+    "stable_pca": baselines.StablePCA,
+    "pca": baselines.PCAProjection,
+    "pca_directions": lambda: baselines.PCAProjection(of="directions"),
+    "random": baselines.RandomProjection,
+    "gaussian": lambda: baselines.RandomProjection(kind="gaussian", rescale=True),
+    "adagio": baselines.Adagio,
+    "nile_pro": baselines.NILEPro,
+    "fro_max": baselines.FroMax,
+    "nu_max": baselines.NuMax,
 }
 DEFAULT_METHODS = (
     "minimax",
@@ -159,7 +148,8 @@ class Comparison(Shown):
             cells = (f"{floor[k]:.4f} " if k in floor else "" for k in ks)
             lines.append(["lower bound", *cells])
         table = aligned(["", *(f"k={k}" for k in ks)], lines)
-        return "\n".join([_LABELS.get(metric, metric), table, *self._notes()])
+        title = f"{_LABELS.get(metric, metric)}; * marks the best"
+        return "\n".join([title, table, *self._notes()])
 
     def _notes(self) -> Iterator[str]:
         """Yield one line per method that failed, with the reason."""
@@ -187,7 +177,6 @@ class Comparison(Shown):
         ImportError
             If matplotlib is not installed.
         """
-        axes = axes_or_new(ax)
         lines = []
         for name, by_k in self.values(metric).items():
             ks = sorted(k for k, values in by_k.items() if values)
@@ -198,8 +187,7 @@ class Comparison(Shown):
         has_floor = bool(floor) and metric in ("contracted", "distortion")
         below = floor_marks(list(floor), list(floor.values())) if has_floor else []
         label = _LABELS.get(metric, metric)
-        draw(replace(curve_chart(lines, below), y=Axis(label=label)), axes)
-        return axes
+        return drawn(replace(curve_chart(lines, below), y=Axis(label=label)), ax)
 
 
 def compare(

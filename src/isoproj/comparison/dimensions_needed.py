@@ -15,12 +15,9 @@ from sklearn.random_projection import johnson_lindenstrauss_min_dim
 from isoproj.baselines.numax import NuMax
 from isoproj.comparison.referee import score_map
 from isoproj.estimators.near_isometric import NearIsometricProjection
-from isoproj.numerics.arrays import Rows, as_dense, check_points, is_number
+from isoproj.numerics.arrays import Rows, as_dense, check_points, is_number, require
 from isoproj.numerics.shown import Shown
 from isoproj.numerics.spectral import Array
-
-# How far outside the band a pair of NuMax's map may end.
-_EDGE = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -159,17 +156,13 @@ def johnson_lindenstrauss_comparison(
     )
 
 
-def _check(max_distortion: object, n_draws: int) -> None:
+def _check(max_distortion: float, n_draws: int) -> None:
     """Raise unless the bound and the number of draws are usable."""
-    if not is_number(max_distortion) or not 0.0 < max_distortion < 1.0:
-        msg = (
-            f"max_distortion must be a number between 0 and 1; got {max_distortion!r}. "
-            "It is the share of squared length that a pair may lose."
-        )
-        raise ValueError(msg)
-    if n_draws < 1:
-        msg = f"n_draws must be a whole number above 0; got {n_draws!r}. Use 3."
-        raise ValueError(msg)
+    fits, what = is_number(max_distortion), "be a number between 0 and 1"
+    fits = fits and 0.0 < max_distortion < 1.0
+    about = "It is the share of squared length that a pair may lose."
+    require(fits, "max_distortion", max_distortion, what, about)
+    require(n_draws >= 1, "n_draws", n_draws, "be a whole number above 0", "Use 3.")
 
 
 def _fewest(rows: Rows, isometry: float, axes: Array) -> int:
@@ -191,5 +184,6 @@ def _numax(
         warnings.simplefilter("ignore", ConvergenceWarning)
         model = NuMax(isometry, time_limit=time_limit, random_state=random_state)
         model.fit(rows)
-    inside = max(model.distortion_, model.stretch_) <= isometry + _EDGE
+    # How far outside the band a pair of NuMax's map may end.
+    inside = max(model.distortion_, model.stretch_) <= isometry + 1e-6
     return int(model.n_components_) if inside else None

@@ -22,16 +22,13 @@ from sklearn.base import clone
 
 from isoproj.numerics.arrays import Rows, check_points
 from isoproj.numerics.maps import LinearMap, linear_map
+from isoproj.numerics.spectral import Fitted
 from isoproj.proof.audit import audit
 
 Record = dict[str, Any]
 
-# Rows this far from orthonormal are still a projection's, in float32.
-_ORTHONORMAL = 1e-5
 # Neighbours that recall is about.
 _NEIGHBORS = 10
-_SAMPLE_SECONDS = 0.005
-_STATM = Path("/proc/self/statm")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +97,8 @@ def score_map(
     norm = float(np.linalg.norm(linear, 2)) ** 2
     least = 1.0 - found.distortion
     most = 1.0 + found.stretch
-    if error > _ORTHONORMAL and found.stretch == 0.0 and least > 0.0:
+    # Rows this far from orthonormal are still a projection's, in float32.
+    if error > 1e-5 and found.stretch == 0.0 and least > 0.0:
         # The scan reports gains only, so it is asked about the map scaled up.
         enlarged = linear / math.sqrt(least)
         scaled = audit(rows, enlarged, orientation="rows", pairs=pairs, n_worst=1)
@@ -124,7 +122,7 @@ def score_map(
 
 
 def run(
-    estimator: Any,  # noqa: ANN401 - anything with fit and components_
+    estimator: Fitted,
     X: ArrayLike | Rows,
     y: object = None,
     *,
@@ -142,7 +140,7 @@ def run(
 
 def measure(
     name: str,
-    estimator: Any,  # noqa: ANN401 - anything with fit and components_
+    estimator: Fitted,
     X: ArrayLike | Rows,
     k: int,
     seed: int,
@@ -211,7 +209,7 @@ def _watched_memory() -> Iterator[list[float]]:
     peak = [before - before]
 
     def watch() -> None:
-        while not done.wait(_SAMPLE_SECONDS):
+        while not done.wait(0.005):
             peak[0] = max(peak[0], _resident_bytes() - before)
 
     thread = threading.Thread(target=watch, daemon=True)
@@ -227,7 +225,7 @@ def _watched_memory() -> Iterator[list[float]]:
 def _resident_bytes() -> float:
     """Return this process's resident memory, NaN where the system does not say."""
     try:
-        pages = int(_STATM.read_text(encoding="ascii").split()[1])
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     except (OSError, ValueError, IndexError):
         return math.nan
     import resource

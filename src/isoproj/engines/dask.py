@@ -22,14 +22,13 @@ from numpy.typing import NDArray
 
 from isoproj.engines.base import Geometry, Run, Sweep, Visitor
 from isoproj.numerics.extras import needed
+from isoproj.numerics.spectral import Foreign
 from isoproj.numerics.storage import Mapped
 from isoproj.numerics.threads import one_blas_thread
 
 Task = TypeVar("Task")
 Part = TypeVar("Part")
 
-# Batches for each thread of the cluster; a dead worker loses one or a few of them.
-_BATCHES = 8
 # Answers that are merged at once.
 _FAN_IN = 8
 # Times that the points are sent before a sweep fails.
@@ -71,7 +70,7 @@ class DaskEngine:
     1.0
     """
 
-    def __init__(self, client: Any) -> None:  # noqa: ANN401 - Dask has no types
+    def __init__(self, client: Foreign) -> None:
         self._dask = needed("distributed", extra="dask", purpose="A cluster")
         self.client = self._dask.Client(client) if isinstance(client, str) else client
         self.sharing: str | None = None
@@ -181,10 +180,12 @@ class DaskEngine:
 
     def _batches(self, tasks: Sequence[Task]) -> list[list[Task]]:
         """Return tasks in batches; long early stripes and short late ones are mixed."""
-        count = min(len(tasks), _BATCHES * self.n_threads)
+        # Batches for each thread of the cluster; a dead worker loses one or a few of
+        # them.
+        count = min(len(tasks), 8 * self.n_threads)
         return [list(tasks[i::count]) for i in range(count)]
 
-    def _points_at_workers(self, points: Geometry) -> Any:  # noqa: ANN401 - a future
+    def _points_at_workers(self, points: Geometry) -> Foreign:
         """Return a future of the points, which every worker holds."""
         known = self._sent is not None and self._sent[0] is points
         if not known or self._sent is None or self._sent[1].status != "finished":

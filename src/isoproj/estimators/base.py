@@ -36,10 +36,19 @@ from isoproj.numerics.arrays import (
     is_whole,
     like,
     on_host,
+    require,
 )
 from isoproj.numerics.progress import LOGGER, Notice, Step, watching
 from isoproj.numerics.shown import renewed_line
-from isoproj.numerics.spectral import Array, canonical_signs, contraction, orthonormal
+from isoproj.numerics.spectral import (
+    Array,
+    Fitted,
+    Foreign,
+    Map,
+    canonical_signs,
+    contraction,
+    orthonormal,
+)
 from isoproj.numerics.storage import Storage, row_slices
 from isoproj.numerics.threads import single_blas_thread
 from isoproj.pairs.points import Points
@@ -53,9 +62,6 @@ try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
 except ImportError:
     CallbackSupportMixin = object
-
-# Solvers cannot close a relative gap further in float64.
-_FINEST_GAP = 1e-9
 
 
 class CallbackSupport(CallbackSupportMixin):
@@ -120,7 +126,7 @@ class LinearProjection(
             raise ValueError(msg)
         return np.asarray(projected @ self.components_)
 
-    def score(self, X: ArrayLike | Rows, y: Any = None) -> float:  # noqa: ANN401
+    def score(self, X: ArrayLike | Rows, y: Foreign = None) -> float:
         """Return minus the distortion of the worst pair in ``X``; larger is better.
 
         Parameters
@@ -153,7 +159,7 @@ class LinearProjection(
         )
         return -max(0.0, result.distortion)
 
-    def _pair_rule(self, y: Any = None) -> PairRule:  # noqa: ANN401
+    def _pair_rule(self, y: Foreign = None) -> PairRule:
         """Return which pairs count, as the parameters say it."""
         names = ("pairs", "n_neighbors", "min_distance", "include_norms")
         rule = PairRule(**{n: getattr(self, n) for n in names if hasattr(self, n)})
@@ -197,7 +203,7 @@ class LinearProjection(
                 return self.report()._repr_html_()
         return str(estimator_html_repr(self))
 
-    def __sklearn_tags__(self) -> Any:  # noqa: ANN401 - scikit-learn's own type
+    def __sklearn_tags__(self) -> Foreign:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
@@ -264,7 +270,7 @@ def images_of(rows: Rows, components: NDArray[Any]) -> NDArray[Any]:
 @single_blas_thread
 def shipped_components(
     points: Points, basis: Array, rows: Rows, k: int, cuts: Sequence[int] = ()
-) -> NDArray[np.float64] | NDArray[np.float32]:
+) -> Map:
     """Return the rows that users get: canonical order and signs, data's precision.
 
     Columns before and after a cut are not mixed, so that the spans up to the cuts stay.
@@ -316,24 +322,22 @@ def check_count(k: object, n_features: int) -> None:
 
 def check_positive(name: str, value: float | None, *, integral: bool) -> None:
     """Raise unless an optional limit is None or a positive number."""
-    if value is None:
-        return
-    fits = is_whole(value) if integral else is_number(value)
-    what = "a whole number" if integral else "a number of seconds"
-    if not fits or not value > 0:
-        msg = f"{name} must be {what} above 0, or None; got {value!r}. Use None."
-        raise ValueError(msg)
+    is_kind, what = (
+        (is_whole, "a whole number") if integral else (is_number, "a number of seconds")
+    )
+    fits = value is None or (is_kind(value) and value > 0)
+    require(fits, name, value, f"be {what} above 0, or None", "Use None.")
 
 
-def checked_gap(tol: object) -> float:
+def checked_gap(tol: float) -> float:
     """Return the gap to solve for, at least 1e-9; raise ValueError for no such number.
 
     Solvers that aim below their rounding stall early and return a looser bound.
     """
-    if not is_number(tol) or not 0.0 < tol < math.inf:
-        msg = f"tol must be a number above 0; got {tol!r}. Use 1e-3."
-        raise ValueError(msg)
-    return max(float(tol), _FINEST_GAP)
+    fits = is_number(tol) and 0.0 < tol < math.inf
+    require(fits, "tol", tol, "be a number above 0", "Use 1e-3.")
+    # Solvers cannot close a relative gap further in float64.
+    return max(float(tol), 1e-9)
 
 
 @contextmanager
@@ -365,11 +369,7 @@ def telling(name: str, verbose: int) -> Iterator[None]:
 
 
 @contextmanager
-def calling_back(
-    estimator: Any,  # noqa: ANN401
-    X: Any,  # noqa: ANN401
-    y: Any,  # noqa: ANN401
-) -> Iterator[None]:
+def calling_back(estimator: Fitted, X: Foreign, y: Foreign) -> Iterator[None]:
     """Call an estimator's callbacks at begin and end of a fit and after each step.
 
     A callback that returns True after a step stops the fit as Ctrl-C does: the best of
@@ -395,8 +395,8 @@ def calling_back(
             yield
         fit.call_on_fit_task_end(**given, reconstruction_attributes={})
     finally:
-        # Decorating ``fit`` itself would put a frame between it and its caller, whom
-        # warnings name.
+        # Decorating ``fit`` itself would put a frame between it and its caller, and
+        # warnings would name the wrong line.
         with_callbacks(_nothing)(estimator)
 
 

@@ -27,10 +27,11 @@ from isoproj.estimators.base import (
 )
 from isoproj.estimators.geometry import Geometry
 from isoproj.exceptions import FormatError
-from isoproj.numerics.arrays import Rows, check_memory_limit, is_number
+from isoproj.numerics.arrays import Rows, check_memory_limit, is_number, require
 from isoproj.numerics.container import Tensors, read_container, write_container
 from isoproj.numerics.interrupts import stoppable
 from isoproj.numerics.rounding import at_least, at_most
+from isoproj.numerics.spectral import Foreign
 from isoproj.pairs.rule import LABELLED, PairKind
 from isoproj.proof.certificate import Certificate
 from isoproj.proof.objective import Objective
@@ -50,8 +51,6 @@ if TYPE_CHECKING:
 
 # A distortion below this is rounding.
 _NOTHING = 1e-9
-# What measuring held-out rows costs, in searches for the worst pair of the others.
-_HELDOUT_SCANS = 10
 
 
 @dataclass(eq=False, repr=False)
@@ -103,7 +102,7 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
         """
         journal = self._journal()
         with telling(type(self).__name__, self.verbose), calling_back(self, X, y):
-            # Of every draw: split, sample of pairs, random starts.
+            # Seeds every random choice: the split, the sample of pairs, the starts.
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             storage = self._storage()
             given = self._validated(X, reset=True, storage=storage)
@@ -115,7 +114,8 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
 
                 split = split_rows(given.shape[0], self.heldout, rule, seed)
                 rows, rule = given[split.training], rule.of_rows(split.training)
-                n_scans += _HELDOUT_SCANS
+                # Measuring them costs about as much as so many scans of the others.
+                n_scans += 10
             geometry = Geometry.prepare(
                 rows, rule, seed=seed, storage=storage, engine=self.engine
             )
@@ -285,7 +285,7 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
         model._restore(tensors)
         return model
 
-    def __sklearn_tags__(self) -> Any:  # noqa: ANN401 - scikit-learn's own type
+    def __sklearn_tags__(self) -> Foreign:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = isinstance(self.pairs, str) and (
             self.pairs in LABELLED
@@ -308,13 +308,14 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
         """Raise unless the parameters are usable."""
         if self.n_components is not None:
             check_count(self.n_components, n_features)
-        cap: object = self.max_distortion
-        if cap is not None and not (is_number(cap) and 0.0 < cap <= 1.0):
-            msg = (
-                f"max_distortion must be a number above 0, at most 1, or None; got "
-                f"{cap!r}. It is the share of squared length that a pair may lose."
-            )
-            raise ValueError(msg)
+        cap = self.max_distortion
+        require(
+            cap is None or (is_number(cap) and 0.0 < cap <= 1.0),
+            "max_distortion",
+            cap,
+            "be a number above 0, at most 1, or None",
+            "It is the share of squared length that a pair may lose.",
+        )
         checked_gap(self.tol)
         if self.nested is None and self.nested_weights is not None:
             msg = (
@@ -329,9 +330,9 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
             self._check_alone("max_distortion", None)
         chosen(self.engine)
         check_memory_limit(self.memory_limit)
-        if not isinstance(self.verbose, bool | int | np.integer):
-            msg = f"verbose must be a whole number; got {self.verbose!r}. Use 0 or 1."
-            raise ValueError(msg)  # noqa: TRY004 - scikit-learn's convention
+        told = self.verbose
+        fits = isinstance(told, bool | int | np.integer)
+        require(fits, "verbose", told, "be a whole number", "Use 0 or 1.")
 
     def _check_alone(self, name: str, usual: object) -> None:
         """Raise ValueError if a parameter that excludes ``nested`` has been set."""
@@ -364,14 +365,14 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
         """Store the status, the history and the number of rounds of the solver."""
         self.status_ = result.status
         if self.distortion_ <= _NOTHING:
-            # Whatever the solver says: the scan has seen that nothing is lost.
+            # The scan found that nothing is lost, whatever the solver says.
             self.status_ = Status.OPTIMAL
         if result.dimensions is not None and result.dimensions.status.advice:
             self.status_ = result.dimensions.status
         if self._is_cut_short:
             self.status_ = Status.TIME_LIMIT
         self.history_ = result.history
-        # A fit that had nothing to iterate on has looked at its answer once.
+        # A fit without a history counts as one round.
         self.n_iter_ = result.history[-1].iteration if result.history else 1
 
     @property
@@ -403,21 +404,16 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
             warnings.warn(msg, ConvergenceWarning, stacklevel=3)
 
 
-def _checked_names(names: object, n_features: int) -> list[str] | None:
+def _checked_names(names: Any, n_features: int) -> list[str] | None:  # noqa: ANN401
     """Return the feature names of a file; raise ValueError unless they are texts."""
-    if names is None:
-        return None
-    if (
-        not isinstance(names, list)
-        or len(names) != n_features
-        or not all(isinstance(name, str) for name in names)
-    ):
+    fits = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    if names is not None and not (fits and len(names) == n_features):
         msg = f"a list of {n_features} feature names"
         raise ValueError(msg)
-    return names
+    return names  # type: ignore[no-any-return]
 
 
-def _plain(name: str, value: Any) -> Any:  # noqa: ANN401 - a constructor parameter
+def _plain(name: str, value: Foreign) -> Foreign:
     """Return a constructor parameter as a value that JSON can hold, else None."""
     if isinstance(value, np.generic):
         return value.item()

@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 import isoproj
 from isoproj.estimators.base import check_positive, checked_gap, telling
 from isoproj.estimators.geometry import Geometry
-from isoproj.numerics.arrays import Rows, check_points, is_whole
+from isoproj.numerics.arrays import Rows, check_points, is_whole, require
 from isoproj.numerics.rounding import at_least, at_most
 from isoproj.numerics.shown import Table, Tabular
 from isoproj.numerics.spectral import Array, Indices
@@ -29,12 +29,10 @@ from isoproj.solvers.solve import solve
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_DEFAULT_LARGEST = 40
-
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True, repr=False)
 class DistortionCurve(Tabular):
-    """Distortion and its proven floor at one number of dimensions after another.
+    """Distortion and lower bound for several numbers of dimensions.
 
     Parameters
     ----------
@@ -43,7 +41,7 @@ class DistortionCurve(Tabular):
     distortion : ndarray of shape (m,)
         What the worst pair loses, exact; it never rises by more than rounding.
     lower_bound : ndarray of shape (m,)
-        No projection to as many dimensions loses less; it never rises either.
+        No projection to as many dimensions loses less.
     certificates : tuple of Certificate
         One for each number of dimensions, with its projection; empty in a curve
         that was read from a table.
@@ -107,16 +105,14 @@ class DistortionCurve(Tabular):
         main = _knee(self.ks, self.distortion)
         if main is None:
             return ()
-        parts = [slice(0, main + 1), slice(main, None)]
         found = {main}
-        for part in parts:
-            inner = _knee(self.ks[part], self.distortion[part])
-            if inner is not None:
-                found.add(inner + (part.start or 0))
-        return tuple(int(self.ks[at]) for at in sorted(found))
+        for start, stop in ((0, main + 1), (main, self.ks.size)):
+            inner = _knee(self.ks[start:stop], self.distortion[start:stop])
+            found |= set() if inner is None else {start + inner}
+        return tuple(self.ks[sorted(found)].tolist())
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the curve above its floor.
+        """Draw the curve above its lower bound.
 
         Parameters
         ----------
@@ -130,8 +126,13 @@ class DistortionCurve(Tabular):
         """
         return isoproj.plot.distortion_curve(self, ax=ax)
 
+    @property
+    def sampled_words(self) -> str:
+        """What samples say of all pairs, with confidence; empty without a sample."""
+        return _sampled_words(self.certificates)
+
     def _table(self) -> Table:
-        return ["k", "worst pair loses", "lower bound"], [
+        return ["k", _worst_of(self.certificates), "lower bound"], [
             [f"{k}", f"{upper:.4f}", at_least(lower)] for k, upper, lower in self
         ]
 
@@ -163,7 +164,7 @@ def distortion_curve(
     random_state: int | None = None,
     verbose: int = 0,
 ) -> DistortionCurve:
-    """Return distortion and proven floor for many numbers of dimensions.
+    """Return distortion and lower bound for many numbers of dimensions.
 
     Every number of dimensions is solved as a fit solves it, from the one before, so
     that the curve and a fit say the same.
@@ -250,36 +251,39 @@ def _certified_curve(
 def _warn_of_sample(certificates: Sequence[Certificate], geometry: Geometry) -> None:
     """Warn if time was short of a walk over all pairs that the user asked for."""
     if certificates and certificates[0].pair_kind is not geometry.pairs.kind:
-        worst = max(certificates, key=lambda each: each.sampled_share or 0.0)
         msg = (
             "Time was short of a walk over all pairs: losses are over a sample alone "
-            f"({worst.sampled_words}). Raise time_limit."
+            f"({_sampled_words(certificates)}). Raise time_limit."
         )
         warnings.warn(msg, ConvergenceWarning, stacklevel=3)
 
 
+def _sampled_words(certificates: Sequence[Certificate]) -> str:
+    """Return what the samples of some fits say of all pairs; empty without one."""
+    found = sorted(certificates, key=lambda each: each.sampled_share or 0.0)
+    return found[-1].sampled_words if found else ""
+
+
+def _worst_of(certificates: Sequence[Certificate]) -> str:
+    """Return the head of a column of losses."""
+    is_sampled = bool(_sampled_words(certificates))
+    return f"worst {'sampled ' * is_sampled}pair loses"
+
+
 def _checked_ks(ks: Iterable[int] | None, n_dims: int, n_features: int) -> list[int]:
     if ks is None:
-        return list(range(1, min(_DEFAULT_LARGEST, n_dims) + 1))
-    asked: object = ks
-    given = list(asked) if isinstance(asked, Iterable) else None
-    if given is None or not all(is_whole(k) for k in given):
-        msg = f"ks must hold whole numbers; got {ks!r}. Use range(1, 41)."
-        raise ValueError(msg)
-    wanted = sorted({int(k) for k in given})
-    if not wanted or wanted[0] < 1 or wanted[-1] > n_features:
-        got = "none" if not wanted else f"{wanted[0]} to {wanted[-1]}"
-        msg = (
-            f"ks must hold numbers between 1 and n_features={n_features}; got {got}. "
-            "Choose values in that range."
-        )
-        raise ValueError(msg)
-    return wanted
+        return list(range(1, min(40, n_dims) + 1))
+    asked: Any = ks
+    given = list(asked) if isinstance(asked, Iterable) else [asked]
+    fits = bool(given) and all(is_whole(k) and 1 <= k <= n_features for k in given)
+    what = f"hold whole numbers between 1 and n_features={n_features}"
+    require(fits, "ks", ks, what, "Choose values in that range.")
+    return sorted({int(k) for k in given})
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True, repr=False)
 class Frontier(Tabular):
-    """Share of the objective kept against the loss of the worst pair, cap by cap.
+    """Share of the objective that is kept under several caps on the worst pair.
 
     Parameters
     ----------
@@ -312,7 +316,7 @@ class Frontier(Tabular):
         return zip(*(column.tolist() for column in columns), strict=True)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw what is kept against the caps, below its bound.
+        """Draw what is kept under each cap, and the most that can be kept.
 
         Parameters
         ----------
@@ -326,8 +330,13 @@ class Frontier(Tabular):
         """
         return isoproj.plot.frontier(self, ax=ax)
 
+    @property
+    def sampled_words(self) -> str:
+        """As for `DistortionCurve`."""
+        return _sampled_words(self.certificates)
+
     def _table(self) -> Table:
-        names = ["cap", "worst pair loses", "kept", "at most"]
+        names = ["cap", _worst_of(self.certificates), "kept", "at most"]
         return names, [
             [*(f"{value:.4f}" for value in found), at_most(bound)]
             for *found, bound in self
@@ -350,7 +359,7 @@ def guarantee_frontier(
     random_state: int | None = None,
     verbose: int = 0,
 ) -> Frontier:
-    """Return the share kept against the loss of the worst pair, from minimax to PCA.
+    """Return the share kept under several caps, from the least loss found to PCA's.
 
     Parameters
     ----------
@@ -461,12 +470,8 @@ def _check_frontier(k: object, n_points: object, dims: int) -> None:
     if dims < 2:
         msg = f"X must span at least 2 dimensions; it spans {dims}. Add points."
         raise ValueError(msg)
-    if not is_whole(k) or not 1 <= k < dims:
-        msg = (
-            f"k must be a whole number between 1 and {dims - 1}, below the "
-            f"{dims} dimensions that the points span; got {k!r}."
-        )
-        raise ValueError(msg)
-    if not is_whole(n_points) or n_points < 2:
-        msg = f"n_points must be a whole number, 2 or more; got {n_points!r}. Use 7."
-        raise ValueError(msg)
+    what = f"be a whole number between 1 and {dims - 1}"
+    fits = is_whole(k) and 1 <= k < dims
+    require(fits, "k", k, what, f"The points span {dims} dimensions.")
+    fits = is_whole(n_points) and n_points >= 2
+    require(fits, "n_points", n_points, "be a whole number, 2 or more", "Use 7.")

@@ -7,19 +7,8 @@ from dataclasses import dataclass
 from isoproj.engines.base import Engine
 from isoproj.pairs.estimate import all_pairs_seconds
 
-# A fit whose estimate is above this is told before.
+# A fit that is expected to take more seconds than this says so before it works.
 LONG = 60.0
-# What a default fit costs: exact searches of all pairs, and seconds besides, which grow
-# with the pairs up to so many. Measured on 2,000 to 100,000 points; within a factor of
-# three there.
-_SEARCHES = 10
-_BESIDES = 100.0
-_FULL = 5e7
-# Seconds of a fit to a sample, for every gigabyte of what is prepared, and for the
-# neighbours of a point: 100,000 x 64 and 1,000,000 x 64 took 5 and about 25 s.
-_DRAWN = 5.0
-_READ = 16.0
-_NEAR = 5e-4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,12 +55,15 @@ class FitEstimate:
         # Coordinates, their images in a sieve, and distances that are kept.
         coordinates = 8.0 * n_points * (2 * dims + k)
         kept = 4.0 * counted
+        # Exact searches of all pairs, and seconds besides, which grow with the pairs up
+        # to so many. Measured on 2,000 to 100,000 points.
+        seconds = 10 * scan + 100.0 * min(1.0, counted / 5e7)
         return FitEstimate(
             n_points=n_points,
             n_features=n_features,
             n_pairs=counted,
             scan_seconds=scan,
-            fit_seconds=_SEARCHES * scan + _BESIDES * min(1.0, counted / _FULL),
+            fit_seconds=seconds,
             gigabytes=(coordinates + (kept if kept < memory_limit else 0.0)) / 1e9,
         )
 
@@ -89,8 +81,10 @@ class FitEstimate:
 
     def others(self) -> list[str]:
         """Return what else could be done, each with its own estimate."""
-        drawn = _DRAWN + _READ * self.gigabytes
-        near = drawn + _NEAR * self.n_points
+        # A moment, every gigabyte of what is prepared, and the neighbours of a point:
+        # 100,000 x 64 and 1,000,000 x 64 took 5 and about 25 s.
+        drawn = 5.0 + 16.0 * self.gigabytes
+        near = drawn + 5e-4 * self.n_points
         least = in_words(max(10.0, 2.5 * self.scan_seconds))
         return [
             "--time-limit 600: the best within 10 min, certified over all pairs if the "

@@ -19,15 +19,20 @@ from isoproj.exceptions import DuplicatePointsWarning, InfeasibleError
 from isoproj.numerics.arrays import Rows, as_dense
 from isoproj.numerics.interrupts import Stop
 from isoproj.numerics.progress import Notice, OutOfTime, ending_within, tell
-from isoproj.numerics.rounding import at_least, at_most
-from isoproj.numerics.spectral import Array, Indices
+from isoproj.numerics.rounding import at_least, at_most, counted
+from isoproj.numerics.spectral import Array, Indices, Map
 from isoproj.numerics.storage import MEMORY_LIMIT, Storage
 from isoproj.pairs.estimate import scan_seconds
 from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.points import Points
-from isoproj.pairs.rule import PairRule, PairSet, prepare_pairs, sampled_instead
+from isoproj.pairs.rule import (
+    PairKind,
+    PairRule,
+    PairSet,
+    prepare_pairs,
+    sampled_instead,
+)
 from isoproj.proof.bounds import (
-    Map,
     certify,
     certify_exclusion,
     certify_guarantee,
@@ -37,29 +42,11 @@ from isoproj.proof.certificate import Certificate
 from isoproj.proof.objective import Objective, objective_matrix
 from isoproj.solvers.api import Clock, Result, Status, Subspace, Weights
 
-# Rows whose pairs are measured, and entries of the differences of these pairs.
-_MOST = 200
-_ENTRIES = 4e6
-# A loss that rounding raises by less than this, or by less than this share of what is
-# kept, is not worth a warning.
-_LEAST = 1e-4
-_SHARE = 0.01
-# What a certificate may take beyond a time limit: a share of it, and seconds.
-_LATE_SHARE = 0.05
-_LATE = 0.5
-# Share of the time left that a certificate may take from the solver, and seconds that
-# it takes besides its walk over pairs.
-_MOST_TIME = 0.4
-_BESIDES = 0.1
 # Seconds after Ctrl-C for which a walk over all pairs is worth waiting.
 _PATIENCE = 60.0
-# A scan may take this much more than its estimate.
-_MARGIN = 1.3
 # Weights of a proof under a limit. The 2,000 heaviest of 3,695 carried 97 % of the mass
 # and proved 0.4862 instead of 0.4852, in a quarter of the time (200 x 5000, k = 50).
 _MOST_WEIGHTS = 2000
-# Of the pairs that stand for all where time is short.
-_SEED = 0
 
 Answer = TypeVar("Answer")
 
@@ -94,11 +81,13 @@ class Geometry:
             rows, rule, rotate=True, seed=seed, storage=storage
         )
         if pairs.n_identical:
-            msg = (
-                f"{points.n_copies} points repeat another exactly; "
-                f"{pairs.n_identical} pairs of identical points have no direction and "
-                "do not count."
-            )
+            n, first = int(rows.shape[0]), points.first_copy
+            n_zero = int(np.isin(first[:n], first[n:]).sum())
+            told = [f"{counted(n_zero, 'row')} of zeros"] if n_zero else []
+            if pairs.n_identical > n_zero:
+                n_same = pairs.n_identical - n_zero
+                told.insert(0, f"{counted(n_same, 'pair')} of identical points")
+            msg = f"Without direction, and so not counted: {', '.join(told)}."
             warnings.warn(msg, DuplicatePointsWarning, stacklevel=3)
         limit = MEMORY_LIMIT if storage is None else storage.limit
         return Geometry(rows, points, pairs, limit, engine)
@@ -124,11 +113,14 @@ class Geometry:
         left = clock.left
         if left is None:
             return self, clock
-        needed = _BESIDES + n_scans * _MARGIN * self.scan_seconds(k)
+        # Walks may take so much more than their estimate, besides a moment.
+        needed = 0.1 + n_scans * 1.3 * self.scan_seconds(k)
         limit = clock.seconds + left
-        late = clock.until(limit * (1.0 + _LATE_SHARE) + _LATE)
+        # A certificate may come so much later than the limit.
+        late = clock.until(1.05 * limit + 0.5)
         geometry = replace(self, deadline=late)
-        return geometry, clock.until(limit - min(needed, _MOST_TIME * left))
+        # It takes at most this share of the time left from the solver.
+        return geometry, clock.until(limit - min(needed, 0.4 * left))
 
     def tell_before(self, k: int | None) -> None:
         """Tell of a fit that is expected to take more than a minute."""
@@ -185,7 +177,7 @@ class Geometry:
                 pass
         pairs = np.concatenate([*known, self.search.decode(self.search.recent)])
         sampled = sampled_instead(
-            self.points, self.pairs, pairs, int(self.rows.shape[0]), _SEED
+            self.points, self.pairs, pairs, int(self.rows.shape[0]), 0
         )
         return certify(replace(self, pairs=sampled))
 
@@ -324,7 +316,8 @@ class Geometry:
         losses[np.isnan(losses)] = -np.inf
         worst = int(np.argmax(losses))
         excess = float(losses[worst]) - certificate.distortion
-        if excess > max(_LEAST, _SHARE * (1.0 - certificate.distortion)):
+        # Less than this, or than this share of what is kept, is not worth a warning.
+        if excess > max(1e-4, 0.01 * (1.0 - certificate.distortion)):
             i, j = used[at[worst]]
             msg = (
                 f"In {images.dtype} the projections of rows {i} and {j} lose "
@@ -340,13 +333,14 @@ class Geometry:
 def _refusal(certificate: Certificate, cap: float) -> str:
     """Return why a cap is refused: it is impossible, or it was not reached."""
     k, found = certificate.n_components, at_most(certificate.distortion)
+    is_sampled = certificate.pair_kind is PairKind.SAMPLED
+    possible = "" if is_sampled else f"; {found} is possible"
     lower = at_least(certificate.lower_bound)
     if cap < certificate.lower_bound:
         return (
             f"max_distortion={cap:g} is impossible in {k} dimensions: every "
             f"projection loses {lower} or more of some pair, proved by the certificate "
-            f"of this error; {found} is possible. Raise max_distortion, or "
-            "n_components."
+            f"of this error{possible}. Raise max_distortion, or n_components."
         )
     return (
         f"max_distortion={cap:g} was not reached in {k} dimensions: the best "
@@ -361,5 +355,6 @@ def _rows_at_risk(certificate: Certificate, n_rows: int) -> Indices:
     pairs = np.vstack([certificate.worst_pairs, certificate.weighted_pairs])
     named = pairs[(pairs < n_rows).all(axis=1)].ravel()
     first = np.sort(np.unique(named, return_index=True)[1])
-    room = 1 + math.isqrt(int(2 * _ENTRIES / certificate.n_features))
-    return np.sort(named[first[: min(_MOST, max(2, room))]])
+    # The differences of the pairs of these rows have at most 4 million entries.
+    room = 1 + math.isqrt(int(8e6 / certificate.n_features))
+    return np.sort(named[first[: min(200, max(2, room))]])

@@ -16,7 +16,7 @@ from isoproj.estimators.descriptions import described_by
 from isoproj.estimators.geometry import Geometry
 from isoproj.estimators.near_isometric import NearIsometricProjection
 from isoproj.exceptions import FormatError
-from isoproj.numerics.arrays import Rows, is_number, is_sparse, like
+from isoproj.numerics.arrays import Rows, is_number, is_sparse, like, require
 from isoproj.numerics.container import Tensors
 from isoproj.numerics.spectral import EPS
 from isoproj.numerics.storage import row_slices
@@ -56,7 +56,9 @@ class GuaranteedPCA(CertifiedProjection):
         Keep the most variance, as PCA does, or lose the least on average over the
         pairs that count.
     tol : float, default=1e-2
-        Relative gap at which the two relaxations stop. Less than 1e-9 means 1e-9.
+        Relative gap at which each of the two searches stops: the one for the least
+        loss, which sets the cap, and the one for the most variance under it. Less than
+        1e-9 means 1e-9.
     max_iter : int or None, default=None
         Most rounds of each of the two searches; None means their own default.
     random_state : int, RandomState instance or None, default=None
@@ -98,7 +100,7 @@ class GuaranteedPCA(CertifiedProjection):
     distortion_ : float
         Largest loss over all pairs that count; exact, at most the cap.
     n_components_lower_bound_ : int
-        Where ``n_components`` is None: no fewer dimensions can be under the cap.
+        Where ``n_components`` is None: fewer dimensions cannot meet the cap, as proved.
     certificate_ : Certificate
         All of these claims with their proof; save, load, verify.
     certificates_ : dict of int to Certificate
@@ -182,9 +184,8 @@ class GuaranteedPCA(CertifiedProjection):
             )
             raise ValueError(msg)
         super()._check_parameters(n_features)
-        if not (is_number(self.slack) and 0.0 <= self.slack < math.inf):
-            msg = f"slack must be a number, 0 or more; got {self.slack!r}. Use 0.05."
-            raise ValueError(msg)
+        fits = is_number(self.slack) and 0.0 <= self.slack < math.inf
+        require(fits, "slack", self.slack, "be a number, 0 or more", "Use 0.05.")
         self._objective()
 
     def _adopt(self, certificate: Certificate) -> None:
@@ -272,13 +273,9 @@ class GuaranteedPCA(CertifiedProjection):
     def _restore(self, tensors: Tensors) -> None:
         for name in _STORED:
             shape = (self.n_features_in_ if name == "mean" else self.n_components_,)
-            tensor = tensors.get(name)
-            if tensor is None or tensor.shape != shape or tensor.dtype.kind != "f":
-                msg = (
-                    f"a GuaranteedPCA must have {name!r} of shape {shape}. Save again."
-                )
-                raise FormatError(msg)
-            if not np.isfinite(tensor).all():
-                msg = f"a GuaranteedPCA must have finite {name!r}. Save it again."
+            tensor = tensors.get(name, np.empty(0))
+            fits = tensor.shape == shape and tensor.dtype.kind == "f"
+            if not (fits and np.isfinite(tensor).all()):
+                msg = f"a GuaranteedPCA must have finite {name!r} of shape {shape}."
                 raise FormatError(msg)
             setattr(self, f"{name}_", np.array(tensor))

@@ -14,7 +14,14 @@ from sklearn.utils.validation import check_is_fitted
 from isoproj.estimators.base import telling
 from isoproj.estimators.certified import CertifiedProjection
 from isoproj.estimators.geometry import Geometry
-from isoproj.numerics.arrays import Rows, check_map, is_whole, like
+from isoproj.numerics.arrays import (
+    Rows,
+    check_choice,
+    check_map,
+    is_whole,
+    like,
+    require,
+)
 from isoproj.numerics.spectral import Array
 from isoproj.pairs.moments import pose
 from isoproj.pairs.points import Points
@@ -26,13 +33,8 @@ from isoproj.proof.certificate import Certificate
 from isoproj.solvers.api import Journal, Problem, Result, Weights
 from isoproj.solvers.checkpoint import Checkpoint
 
-# One weight per pair beyond this is no longer a small working set.
+# Most pairs for ``dual_ascent``, which keeps a weight for each.
 _LARGEST_DENSE = 20_000_000
-# The paper's number of steps, and the dimensions of a fit that is not told any.
-_PAPER_STEPS = 120
-_DEFAULT_K = 2
-# New points that lose this much more than the worst pair so far are rounding.
-_BROKEN = 1e-7
 
 
 @dataclass(eq=False, repr=False)
@@ -73,8 +75,8 @@ class NearIsometricProjection(CertifiedProjection):
         Pairs closer than this do not count; ``certificate_.n_close`` says how many
         were left out. The pairs that stay are listed: at most 20 million.
     include_norms : bool, default=False
-        Whether every row counts as a direction too, as a pair with the origin, so that
-        lengths, inner products and cosines survive besides distances.
+        Whether every row counts as a pair with the origin, too, so that lengths, inner
+        products and cosines are preserved as well as distances.
     scale : {"balanced"} or None, default=None
         ``"balanced"`` makes ``transform`` multiply by
         ``1 / sqrt(1 - distortion_ / 2)``, so that squared lengths stay within
@@ -82,14 +84,12 @@ class NearIsometricProjection(CertifiedProjection):
         count. ``components_`` and the certificate are those of the projection itself.
     tol : float, default=1e-2
         Gap between distortion and lower bound, relative to the bound, at which
-        ``"minimax"`` stops. If the gap cannot be closed, the bound is improved until
-        that is expected to close no more than a twentieth of the gap, or until its own
-        error is at most a tenth of it (``tol``, if that is below 0.5 %). Less than 1e-9
-        means 1e-9.
+        ``"minimax"`` stops. It stops above this gap if neither the projection nor the
+        bound improves any more. Less than 1e-9 means 1e-9.
     n_restarts : int or None, default=None
-        Further starts of the local search of ``"minimax"``: random ones in up to 7
-        dimensions, else the best basis so far, moved a little at random. None means a
-        few where they are cheap.
+        Random starts of the local search of ``"minimax"``, after the one that the bound
+        gives. None means as many as a fixed amount of work allows: dozens for small
+        data, none for large data.
     warm_start : bool, default=False
         Whether ``"minimax"`` also starts from the projection of the last ``fit``, even
         if that had another number of dimensions or other rows.
@@ -164,7 +164,7 @@ class NearIsometricProjection(CertifiedProjection):
     n_components_ : int
         Number of dimensions kept.
     n_components_lower_bound_ : int
-        Where ``max_distortion`` was given: no fewer dimensions can do.
+        Where ``max_distortion`` was given: fewer dimensions cannot meet it, as proved.
     updated_ : {"kept", "refined"}
         After ``update``: whether the projection stayed as it was.
     heldout_ : Heldout or None
@@ -270,16 +270,11 @@ class NearIsometricProjection(CertifiedProjection):
         journal = self._journal()
         storage = self._storage()
         last = self.certificate_
-        if last.prefixes:
-            msg = (
-                "update needs a projection without nested prefixes. Fit again instead."
-            )
-            raise ValueError(msg)
         which = last.pairs.described(last.pair_kind)
-        if which != PairKind.ALL or self.solver != "minimax":
+        if which != PairKind.ALL or self.solver != "minimax" or last.prefixes:
             msg = (
-                "update needs pairs='all' and solver='minimax'; got "
-                f"{which!r} and {self.solver!r}. Fit again instead."
+                "update needs pairs='all', solver='minimax' and nested=None; got "
+                f"{which!r}, {self.solver!r} and {self.nested!r}. Fit again instead."
             )
             raise ValueError(msg)
         old = self._validated(X, reset=False, storage=storage)
@@ -298,6 +293,10 @@ class NearIsometricProjection(CertifiedProjection):
         )
         with telling(type(self).__name__, self.verbose):
             self._take_in(geometry, journal, last)
+        if self.updated_ == "refined":
+            self._warn(geometry)
+        else:
+            geometry.warn_of_rounding(self.certificate_, stacklevel=2)
         return self
 
     def _take_in(self, geometry: Geometry, journal: Journal, last: Certificate) -> None:
@@ -310,7 +309,8 @@ class NearIsometricProjection(CertifiedProjection):
         exact = components.astype(np.float64)
         found = find_worst(points, geometry.pairs, exact, n_worst=1, engine=self.engine)
         self.updated_, result = "kept", None
-        if found.worst_losses[0] > last.distortion + _BROKEN:
+        # New points that lose this much more than the worst pair so far are rounding.
+        if found.worst_losses[0] > last.distortion + 1e-7:
             from isoproj.solvers.solve import solve
 
             problem = self._problem(geometry, journal, 0)
@@ -330,20 +330,15 @@ class NearIsometricProjection(CertifiedProjection):
         if last.hull is not None:
             axes, pairs = last.hull.hull_axes, last.hull.hull_pairs
             certificate = certify_hull(points, certificate, axes, pairs)
-        # The pairs of a proof that fewer dimensions cannot do are all still there.
+        # The old rows are still there, so the proof about fewer dimensions still holds.
         self._adopt(replace(certificate, exclusion=last.exclusion))
         if result is not None:
             self._adopt_solve(result)
-        geometry.warn_of_rounding(certificate, stacklevel=3)
 
     def _check_parameters(self, n_features: int) -> None:
         super()._check_parameters(n_features)
-        if self.solver not in ("minimax", "dual_ascent"):
-            msg = (
-                "solver must be 'minimax' or 'dual_ascent'; "
-                f"got {self.solver!r}. Use 'minimax'."
-            )
-            raise ValueError(msg)
+        check_choice("solver", self.solver, ("minimax", "dual_ascent"))
+        check_choice("scale", self.scale, ("balanced", None))
         if self.max_distortion is not None and (
             self.n_components is not None or self.solver != "minimax"
         ):
@@ -353,38 +348,29 @@ class NearIsometricProjection(CertifiedProjection):
                 "n_components out, or use GuaranteedPCA, which takes both."
             )
             raise ValueError(msg)
-        if self.scale not in (None, "balanced"):
-            msg = (
-                f"scale must be 'balanced' or None; got {self.scale!r}. Use None for "
-                "an orthogonal projection."
-            )
-            raise ValueError(msg)
         n = self.n_restarts
-        if n is not None and (not is_whole(n) or n < 0):
-            msg = (
-                "n_restarts must be a whole number, 0 or more, or None; "
-                f"got {n!r}. Use None."
-            )
-            raise ValueError(msg)
+        what = "be a whole number, 0 or more, or None"
+        fits = n is None or (is_whole(n) and n >= 0)
+        require(fits, "n_restarts", n, what, "Use None.")
         if self.init is not None:
             check_map(self.init, n_features)
-        if not isinstance(self.checkpoint, str | os.PathLike | None):
-            msg = f"checkpoint must be a path or None; got {self.checkpoint!r}."
-            raise ValueError(msg)  # noqa: TRY004 - scikit-learn's convention
+        place = self.checkpoint
+        fits = isinstance(place, str | os.PathLike | None)
+        require(fits, "checkpoint", place, "be a path or None", "Use None.")
         if self.nested is not None:
             self._check_alone("solver", "minimax")
             for name in ("init", "checkpoint"):
                 self._check_alone(name, None)
             self._check_alone("warm_start", False)
-        if not isinstance(self.warm_start, bool | int | np.integer):
-            msg = f"warm_start must be True or False; got {self.warm_start!r}."
-            raise ValueError(msg)  # noqa: TRY004 - scikit-learn's convention
+        warm = self.warm_start
+        fits = isinstance(warm, bool | int | np.integer)
+        require(fits, "warm_start", warm, "be True or False", "Use False.")
 
     def _problem(self, geometry: Geometry, journal: Journal, seed: int) -> Problem:
         problem = super()._problem(geometry, journal, seed)
         k, points = problem.k, geometry.points
         if k is None and problem.cap is None:
-            k = _DEFAULT_K
+            k = 2
         last = getattr(self, "certificate_", None) if self.warm_start else None
         checkpoint = None
         if self.checkpoint is not None:
@@ -422,7 +408,7 @@ class NearIsometricProjection(CertifiedProjection):
             raise ValueError(msg)
         from isoproj.solvers.dual_ascent import dual_ascent
 
-        max_iter = _PAPER_STEPS if self.max_iter is None else int(self.max_iter)
+        max_iter = 120 if self.max_iter is None else int(self.max_iter)
         posed = pose(geometry.points, geometry.pairs, k)
         result = dual_ascent(posed, max_iter=max_iter, clock=problem.journal.clock)
         dual = Weights(*thinned(result.dual.pairs, result.dual.weights))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
+from typing import Any
 
 from isoproj.estimators.geometry import Geometry
-from isoproj.numerics.arrays import is_number, is_whole
+from isoproj.numerics.arrays import is_number, is_whole, require
 from isoproj.proof.certificate import Certificate
 from isoproj.proof.objective import Objective
 from isoproj.solvers.api import Problem, Result
@@ -45,36 +47,23 @@ def fit_nested(
 
 def check_nested(nested: object, weights: object, n_components: int | None) -> None:
     """Raise ValueError unless prefixes and their weights can be used."""
-    ks = _numbers(nested)
-    if (
-        ks is None
-        or not all(is_whole(k) for k in ks)
-        or n_components is None
-        or not all(a < b for a, b in zip([0, *ks], [*ks, n_components], strict=True))
-    ):
-        msg = (
-            "nested must be ascending whole numbers from 1 to below n_components="
-            f"{n_components!r}; got {nested!r}. Pass something like (16, 32, 64)."
-        )
-        raise ValueError(msg)
+    ks, what = _numbers(nested), "be ascending whole numbers from 1 to below"
+    fits = ks is not None and n_components is not None and all(map(is_whole, ks))
+    fits = fits and all(a < b for a, b in pairwise([0, *ks, n_components]))
+    what += f" n_components={n_components!r}"
+    require(fits, "nested", nested, what, "Pass something like (16, 32, 64).")
     if weights is None:
         return
-    shares = _numbers(weights)
-    if (
-        shares is None
-        or len(shares) != len(ks) + 1
-        or not all(0.0 < share < math.inf for share in shares)
-    ):
-        msg = (
-            f"nested_weights must be {len(ks) + 1} numbers above 0, one for each prefix"
-            f" and one for n_components; got {weights!r}. Use None to weigh all alike."
-        )
-        raise ValueError(msg)
+    shares, count = _numbers(weights), len(ks) + 1
+    fits = shares is not None and len(shares) == count
+    fits = fits and all(0.0 < share < math.inf for share in shares)
+    what = f"be {count} numbers above 0, one for each prefix and one for n_components"
+    require(fits, "nested_weights", weights, what, "Use None to weigh all alike.")
 
 
-def _numbers(values: object) -> list[float] | None:
+def _numbers(values: Any) -> Any:  # noqa: ANN401
     """Return a sequence of numbers as a list, None if it is something else."""
     if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
         return None
-    found = list(values)  # type: ignore[call-overload]
+    found = list(values)
     return found if all(is_number(value) for value in found) else None

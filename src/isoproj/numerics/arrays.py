@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import datetime
 import sys
 from typing import Any, TypeAlias, TypeGuard
@@ -11,7 +12,7 @@ import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
-from isoproj.numerics.spectral import Array, Indices
+from isoproj.numerics.spectral import Array, Foreign, Indices
 from isoproj.numerics.storage import (
     SLICE_BYTES,
     Storage,
@@ -67,39 +68,24 @@ def _check_layout(rows: Rows) -> None:
 
     Compiled code of scipy would read and write other memory.
     """
-    if rows.format == "coo":
-        # scipy 1.12 has no ``coords``.
-        coords = getattr(rows, "coords", None) or (rows.row, rows.col)
-        inside = all(_within(c, n) for c, n in zip(coords, rows.shape, strict=True))
-    elif rows.format in ("csr", "csc", "bsr"):
-        height, width = rows.blocksize if rows.format == "bsr" else (1, 1)
-        blocks = (rows.shape[0] // height, rows.shape[1] // width)
-        n_major, n_minor = blocks[::-1] if rows.format == "csc" else blocks
-        starts, n_stored = rows.indptr, min(len(rows.indices), len(rows.data))
-        inside = (
-            starts.shape == (n_major + 1,)
-            and starts[0] == 0
-            and bool((np.diff(starts) >= 0).all())
-            and starts[-1] <= n_stored
-            and _within(rows.indices[: starts[-1]], n_minor)
-        )
-    else:
-        _check_layout(rows.tocsr())
-        return
-    if not inside:
+    try:
+        if rows.format == "coo":
+            # scipy 1.12 has no ``coords``.
+            coords = getattr(rows, "coords", None) or (rows.row, rows.col)
+            scipy.sparse.coo_array((rows.data, coords), shape=rows.shape)
+        else:
+            stored = rows if hasattr(rows, "check_format") else rows.tocsr()
+            # The check trims arrays, and these are the caller's.
+            copy.copy(stored).check_format(full_check=True)
+    except ValueError:
         msg = (
             f"X must be a valid sparse array; its indices point outside of its shape "
             f"{rows.shape}. Build it again."
         )
-        raise ValueError(msg)
+        raise ValueError(msg) from None
 
 
-def _within(indices: NDArray[Any], size: int) -> bool:
-    """Return whether all indices are from 0 to ``size - 1``."""
-    return indices.size == 0 or bool(indices.min() >= 0 and indices.max() < size)
-
-
-def _check_whole(data: Any) -> None:  # noqa: ANN401 - whatever came
+def _check_whole(data: Foreign) -> None:
     """Raise ValueError if float64 would round numbers of lists, tables or CSR arrays.
 
     Other arrays are checked slice by slice when they are copied.
@@ -136,7 +122,7 @@ def _check_no_dates(values: NDArray[Any], name: str) -> None:
         raise ValueError(msg)
 
 
-def _check_entries(rows: Any) -> None:  # noqa: ANN401 - rows of anything
+def _check_entries(rows: Foreign) -> None:
     """Raise ValueError if a row holds a Python integer that float64 would round."""
     for i, row in enumerate(rows):
         if not isinstance(row, list | tuple | np.ndarray):
@@ -192,9 +178,16 @@ def _dtype_of(data: object) -> np.dtype[Any] | None:
 
 
 def check_points(
-    data: ArrayLike | Rows, storage: Storage | None = None, *, min_rows: int = 2
+    data: ArrayLike | Rows,
+    storage: Storage | None = None,
+    *,
+    min_rows: int = 2,
+    name: str = "X",
 ) -> Rows:
     """Return data as finite float rows, dense or CSR; else raise ValueError."""
+    if hasattr(data, "components_"):
+        msg = f"X must hold numbers; got {type(data).__name__}. Pass the data first."
+        raise ValueError(msg)
     data = on_host(data)
     check_real(data)
     storage = storage or Storage()
@@ -206,7 +199,7 @@ def check_points(
         ensure_min_samples=min_rows,
     )
     # A data frame becomes an array with contiguous columns, so its rows are copied.
-    return checked_rows(as_rows(rows, storage), slice_bytes=storage.slice_bytes)
+    return checked_rows(as_rows(rows, storage), name, storage.slice_bytes)
 
 
 def checked_rows(rows: Rows, name: str = "X", slice_bytes: float = SLICE_BYTES) -> Rows:
@@ -271,12 +264,8 @@ def check_map(components: ArrayLike, n_features: int) -> Array:
         msg = "components must be finite; got NaN or infinity. Refit the map."
         raise ValueError(msg)
     largest = float(np.abs(rows).max())
-    if largest > _LARGEST_MAP:
-        msg = (
-            f"components must be at most {_LARGEST_MAP:.0e} in size, so that squares "
-            f"do not overflow; got {largest:.1e}. Scale the map."
-        )
-        raise ValueError(msg)
+    what = f"be at most {_LARGEST_MAP:.0e} in size, so that squares do not overflow"
+    require(largest <= _LARGEST_MAP, "components", largest, what, "Scale the map.")
     return rows
 
 
@@ -314,12 +303,12 @@ def check_pair_list(pairs: ArrayLike, n_points: int) -> Indices:
     return np.column_stack(np.divmod(codes, n_points))
 
 
-def on_host(data: Any) -> Any:  # noqa: ANN401 - whatever came
+def on_host(data: Foreign) -> Foreign:
     """Return another library's array as a numpy array, and other data unchanged."""
     if _is_tensor(data):
         tensor = data.detach().cpu()
         # numpy has no bfloat16; float32 holds its values exactly.
-        is_brain = tensor.dtype == sys.modules["torch"].bfloat16
+        is_brain = "bfloat16" in str(getattr(tensor, "dtype", ""))
         return (tensor.float() if is_brain else tensor).numpy()
     if not _is_standard(data):
         return data
@@ -330,7 +319,7 @@ def on_host(data: Any) -> Any:  # noqa: ANN401 - whatever came
         return np.asarray(data)
 
 
-def like(found: NDArray[Any], data: Any) -> NDArray[Any]:  # noqa: ANN401 - anything
+def like(found: NDArray[Any], data: Foreign) -> NDArray[Any]:
     """Return a numpy array in the library and on the device of the data given."""
     other: Any = found
     if _is_tensor(data):
@@ -342,9 +331,9 @@ def like(found: NDArray[Any], data: Any) -> NDArray[Any]:  # noqa: ANN401 - anyt
 
 
 def _is_tensor(data: object) -> bool:
-    """Return whether the data are a torch tensor, without importing torch."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(data, torch.Tensor)
+    """Return whether the data are a torch tensor: nothing else can be detached."""
+    # A column of a table may have the name, but cannot be called.
+    return callable(getattr(data, "detach", None))
 
 
 def _is_standard(data: object) -> bool:
@@ -365,14 +354,28 @@ def is_whole(value: object) -> TypeGuard[int]:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
+def require(
+    holds: bool | np.bool_, name: str, value: object, must: str, advice: str
+) -> None:
+    """Raise ValueError unless something holds of a parameter's value."""
+    if not holds:
+        msg = f"{name} must {must}; got {value!r}. {advice}"
+        raise ValueError(msg)
+
+
+def check_choice(name: str, value: object, choices: tuple[str | None, ...]) -> None:
+    """Raise ValueError unless an option is one of its choices."""
+    # An array is equal to nothing.
+    is_known = isinstance(value, str | None) and value in choices
+    listed = ", ".join(repr(choice) for choice in choices)
+    require(is_known, name, value, f"be one of {listed}", f"Use {choices[0]!r}.")
+
+
 def check_memory_limit(limit: object) -> None:
     """Raise ValueError unless the limit is a number of bytes, 0 or more."""
-    if not is_number(limit) or not float(limit) >= 0.0:
-        msg = (
-            "memory_limit must be a number of bytes, 0 or more; "
-            f"got {limit!r}. Use 2e9."
-        )
-        raise ValueError(msg)
+    fits = is_number(limit) and float(limit) >= 0.0
+    what = "be a number of bytes, 0 or more"
+    require(fits, "memory_limit", limit, what, "Use 2e9.")
 
 
 def distinct(*numbers: Indices) -> Indices:

@@ -28,7 +28,7 @@ import sklearn
 from numpy.typing import NDArray
 
 from isoproj._version import __version__
-from isoproj.exceptions import FormatError
+from isoproj.exceptions import FormatError, IsoprojError
 
 FORMAT_VERSION = 1
 _KEY = "isoproj"
@@ -190,21 +190,32 @@ def read_container(
     """Return header and arrays of a file; raise FormatError if either was changed."""
     with Path(path).open("rb"):
         pass  # Raises a clear OSError if the file is missing.
+    with (
+        whole_file(path, "isoproj model (safetensors)"),
+        safetensors.safe_open(os.fspath(path), framework="numpy") as file,
+    ):
+        metadata = file.metadata() or {}
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    return _checked_header(path, metadata, tensors), tensors
+
+
+@contextmanager
+def whole_file(name: str | os.PathLike[str], title: str) -> Iterator[None]:
+    """Turn any exception of a parser over a damaged file into a FormatError."""
     try:
-        with safetensors.safe_open(os.fspath(path), framework="numpy") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, MemoryError):
+        yield
+    except (IsoprojError, MemoryError):
         raise
     except Exception as error:
-        # Tensor types that numpy lacks raise errors of many kinds.
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        # For files they cannot parse, libraries raise OSError without a number.
+        if isinstance(error, OSError) and error.errno and error.strerror:
+            raise
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         msg = (
-            f"{path} must be an isoproj model file (safetensors); reading it fails: "
-            f"{reason}. Write one with save()."
+            f"{name} must be a whole {title} file; reading it fails: "
+            f"{reason.rstrip('.')}. Fetch or make it again."
         )
         raise FormatError(msg) from None
-    return _checked_header(path, metadata, tensors), tensors
 
 
 def _portable(tensor: NDArray[Any]) -> NDArray[Any]:
@@ -263,32 +274,31 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _check_strings(header: Header) -> None:
-    """Raise ValueError or TypeError unless names and versions look like such."""
-    estimator, versions = header.get("estimator"), header.get("versions", {})
-    if header.get("format", "isoproj") != "isoproj":
-        raise ValueError
-    if type(header["format_version"]) is not int:
-        raise TypeError
-    if estimator is None:
-        # A model without the name of its estimator would pass for a bare certificate.
-        if "parameters" in header or "fitted" in header:
-            raise ValueError
-    elif not (estimator.isascii() and estimator.isidentifier()):
-        raise ValueError
-    for library, version in versions.items():
-        if not (_LIBRARY.fullmatch(library) and _VERSION.fullmatch(version)):
-            raise ValueError
-    for name, value in (header.get("parameters") or {}).items():
-        if not (name.isascii() and name.isidentifier()):
-            raise ValueError
-        entries = value if isinstance(value, list) else [value]
-        kinds = (
-            bool | int | float if isinstance(value, list) else bool | int | float | str
+    """Raise ValueError unless names, versions and parameters look like such."""
+    estimator, parameters = header.get("estimator"), header.get("parameters") or {}
+    names = [*parameters, *([] if estimator is None else [estimator])]
+    # A model without the name of its estimator would pass for a bare certificate.
+    is_named = estimator is not None or not {"parameters", "fitted"} & header.keys()
+    if not (
+        header.get("format", "isoproj") == "isoproj"
+        and type(header["format_version"]) is int
+        and is_named
+        and all(name.isascii() and name.isidentifier() for name in names)
+        and all(_is_parameter(*entry) for entry in parameters.items())
+        and all(
+            _LIBRARY.fullmatch(library) and _VERSION.fullmatch(version)
+            for library, version in header.get("versions", {}).items()
         )
-        if not (value is None or all(isinstance(entry, kinds) for entry in entries)):
-            raise TypeError
+    ):
+        raise ValueError
+
+
+def _is_parameter(name: str, value: object) -> bool:
+    """Return whether a value is one that the constructor of an estimator takes."""
+    if isinstance(value, list):
+        return all(isinstance(entry, bool | int | float) for entry in value)
+    if isinstance(value, str):
         # The checkpoint is a path; older files hold it, and it is never used.
-        if isinstance(value, str) and not (
-            _WORD.fullmatch(value) or (name == "checkpoint" and value.isprintable())
-        ):
-            raise ValueError
+        is_path = name == "checkpoint" and value.isprintable()
+        return is_path or bool(_WORD.fullmatch(value))
+    return isinstance(value, bool | int | float | None)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
 
 from isoproj.exceptions import MissingExtraError
+from isoproj.numerics.spectral import Foreign
 
 
-def needed(module: str, *, extra: str, purpose: str) -> Any:  # noqa: ANN401 - a module
+def needed(module: str, *, extra: str, purpose: str) -> Foreign:
     """Return an imported module; if it is missing, name the extra that installs it.
 
     ``purpose`` begins the error message: "PURPOSE needs LIBRARY".

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from isoproj.numerics.arrays import as_dense, check_map
+from isoproj.numerics.arrays import as_dense, check_choice, check_map, on_host
 from isoproj.numerics.spectral import Array
 
 # An array, a fitted estimator, a linear layer, or a transform of faiss.
@@ -31,12 +31,7 @@ def linear_map(
     A map that adds a constant is taken without it, because differences of points lose
     the constant. A ValueError says why a map is not linear, or does not fit.
     """
-    if orientation not in (None, "rows", "columns"):
-        msg = (
-            "orientation must be 'rows' (one output a row), 'columns' or None; got "
-            f"{orientation!r}. Leave it out unless the matrix is square."
-        )
-        raise ValueError(msg)
+    check_choice("orientation", orientation, (None, "rows", "columns"))
     known = _of_object(given, n_features)
     if known is not None:
         return check_map(known, n_features)
@@ -186,13 +181,8 @@ def _of_faiss(transform: LinearMap) -> NDArray[Any]:
 
 def _as_array(given: ArrayLike | LinearMap) -> NDArray[Any]:
     """Return an array or tensor of any device as an array of real numbers."""
-    if hasattr(given, "detach"):
-        given = given.detach().cpu()
-        if "bfloat16" in str(getattr(given, "dtype", "")):
-            given = given.float()  # numpy has no such type.
-        given = given.numpy()
     try:
-        matrix = as_dense(given)
+        matrix = as_dense(on_host(given))
     except (ValueError, TypeError):
         matrix = np.empty(0, dtype=object)
     if matrix.dtype.kind not in "biuf":

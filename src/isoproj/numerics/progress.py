@@ -19,8 +19,6 @@ from typing import TypeAlias
 LOGGER = logging.getLogger("isoproj")
 # Without a handler of the user's own, records are not printed.
 LOGGER.addHandler(logging.NullHandler())
-# Share of its time after which a walk's speed tells its end.
-_KNOWN = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +76,7 @@ class Step:
             words = [f"worst pair loses {self.distortion:.4f}"]
         is_bounded = self.lower_bound > 0.0 or self.distortion <= 0.0
         if math.isfinite(self.lower_bound) and is_bounded:
-            words.append(f"none below {self.lower_bound:.4f}")
+            words.append(f"lower bound {self.lower_bound:.4f}")
         elif not has_objective:
             words.append("no lower bound yet")
         gap = self.gap if has_basis else math.inf
@@ -169,7 +167,8 @@ def ending_within(seconds: float | None) -> Iterator[None]:
             began = now
             return
         left = (now - began) * (walk.total / walk.done - 1.0)
-        is_known = now - began > _KNOWN * seconds
+        # Share of its time after which a walk's speed tells its end.
+        is_known = now - began > 0.1 * seconds
         if left > 0.0 and (now > end or (is_known and now + left > end)):
             raise OutOfTime
 

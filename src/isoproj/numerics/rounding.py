@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 # A rounding error of the number itself moves no digit.
 _SLACK = 1e-9
@@ -41,6 +41,19 @@ def counted(number: int, noun: str) -> str:
     ('1 point', '2,000 points')
     """
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def paired(pair: Sequence[int], origin: int | None = None) -> str:
+    """Return the two rows of a pair; the second may be the origin.
+
+    Examples
+    --------
+    >>> from isoproj.numerics.rounding import paired
+    >>> paired((3, 40)), paired((3, 40), origin=40)
+    ('3 and 40', '3 and the origin')
+    """
+    i, j = pair
+    return f"{i} and {'the origin' if j == origin else j}"
 
 
 def gap_in_words(gap: float) -> str:

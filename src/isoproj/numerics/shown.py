@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
+from isoproj.numerics.spectral import Foreign
+
 # The names of the columns, none where rows begin with names, and the cells of each row.
 Table: TypeAlias = tuple[Sequence[str], Sequence[Sequence[str]]]
 # Rows of a table in a repr; of a longer one, half are shown from each end.
 _MOST_ROWS = 20
-# Seconds between two texts of a line that a notebook renews.
-_PAUSE = 0.1
 
 
 class Shown:
@@ -30,8 +30,10 @@ class Shown:
         return text if "\n" in text else f"<{type(self).__name__}: {text}>"
 
     def _repr_html_(self) -> str:
-        lines = html.escape(str(self)).replace("\n", "<br>")
-        return f"<p>{lines}</p>"
+        text = html.escape(str(self))
+        # Lines are aligned by their spaces, which only this element keeps.
+        lines = f'<pre style="white-space: pre-wrap">{text}</pre>'
+        return lines if "\n" in text else f"<p>{text}</p>"
 
 
 class Tabular(Shown):
@@ -96,7 +98,7 @@ def _html_row(tag: str, cells: Sequence[str]) -> str:
     return f"<tr>{inside}</tr>"
 
 
-def is_terminal(stream: Any) -> bool:  # noqa: ANN401 - a stream, or a stand-in
+def is_terminal(stream: Foreign) -> bool:
     """Return whether a stream is a terminal that can redraw lines."""
     return bool(stream.isatty()) and os.environ.get("TERM", "") != "dumb"
 
@@ -154,7 +156,8 @@ def _displayed_line(display: Callable[..., Any]) -> Iterator[Callable[[str], Non
     def show(text: str) -> None:
         nonlocal last
         last = text
-        if time.time() - shown_at >= _PAUSE:
+        # Seconds between two texts of a line that a notebook renews.
+        if time.time() - shown_at >= 0.1:
             draw(text)
 
     try:

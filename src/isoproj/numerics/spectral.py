@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeAlias
+
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
+# A linear map in the precision of the data.
+Map = NDArray[np.float64] | NDArray[np.float32]
+# What a library without types returns, or a caller passes.
+Foreign: TypeAlias = Any
+# An estimator after its fit, ours or another's, or its certificate.
+Fitted: TypeAlias = Any
 # Distance from 1 to the next float64 number.
 EPS = float(np.finfo(np.float64).eps)
 
@@ -68,9 +76,7 @@ def canonical_signs(rows: Array) -> Array:
     return np.asarray(rows * signs[:, None])
 
 
-def contraction(
-    rows: Array, dtype: np.dtype[np.float64] | np.dtype[np.float32]
-) -> NDArray[np.float64] | NDArray[np.float32]:
+def contraction(rows: Array, dtype: np.dtype[np.float64] | np.dtype[np.float32]) -> Map:
     """Round orthonormal rows to ``dtype`` so that no distance grows.
 
     Rounding to float32 leaves singular values on both sides of 1, so the rows are

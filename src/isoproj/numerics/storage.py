@@ -20,13 +20,12 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from isoproj.exceptions import ScratchError
+from isoproj.numerics.spectral import Foreign
 
 # Default number of bytes that large arrays may take in memory.
 MEMORY_LIMIT = 2e9
 # Default number of bytes in a slice of rows that is processed at once.
 SLICE_BYTES = 2**24
-# Whole numbers up to this size are float64 numbers.
-_LARGEST_WHOLE = 2.0**53
 
 
 class Storage:
@@ -76,10 +75,7 @@ class Storage:
         self._held += [weakref.ref(array) for array in arrays]
 
     def filled(
-        self,
-        rows: Any,  # noqa: ANN401 - of any library
-        shape: tuple[int, int],
-        dtype: DTypeLike,
+        self, rows: Foreign, shape: tuple[int, int], dtype: DTypeLike
     ) -> NDArray[Any]:
         """Return a copy of any object that supports ``rows[start:stop]``, by slices."""
         array = self.empty(shape, dtype)
@@ -99,8 +95,10 @@ class Storage:
             with os.fdopen(handle, "r+b") as file:
                 _reserve(file.fileno(), size, self.slice_bytes)
                 mapped = np.memmap(file, dtype=dtype, mode="r+", shape=shape)
-        except OSError as error:
+        except BaseException as error:
             _remove(name)
+            if not isinstance(error, OSError):
+                raise
             where = Path(name).parent if name else "the folder for temporary files"
             msg = (
                 f"{where} must take a scratch file of {size / 1e9:.3g} GB: "
@@ -108,9 +106,6 @@ class Storage:
                 "raise memory_limit."
             )
             raise ScratchError(msg) from None
-        except BaseException:
-            _remove(name)
-            raise
         mapped.filename = name
         if self.is_shared or not _unlinked(name):
             weakref.finalize(mapped, _remove, name)
@@ -134,7 +129,8 @@ class Mapped:
         while isinstance(base, np.ndarray):
             root = base if isinstance(base, np.memmap) else root
             base = base.base  # type: ignore[assignment]
-        if root is None or root.filename is None:
+        # Only forwards can another process map the file again.
+        if root is None or root.filename is None or min(array.strides, default=0) < 0:
             return None
         start = array.__array_interface__["data"][0]
         return Mapped(
@@ -148,12 +144,6 @@ class Mapped:
     def open(self) -> NDArray[Any]:
         """Map the array again, read-only; raise OSError or ValueError if that fails."""
         reach = sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True))
-        if min(self.strides) < 0:
-            msg = (
-                f"{self.path} must be mapped with positive strides; got "
-                f"{self.strides}. Copy the rows first."
-            )
-            raise ValueError(msg)
         raw = np.memmap(
             self.path,
             dtype=np.uint8,
@@ -165,10 +155,7 @@ class Mapped:
 
 
 def row_slices(
-    rows: Any,  # noqa: ANN401 - dense or sparse
-    chunks: Any = None,  # noqa: ANN401 - of Dask, HDF5 or Zarr
-    *,
-    slice_bytes: float = SLICE_BYTES,
+    rows: Foreign, chunks: Foreign = None, *, slice_bytes: float = SLICE_BYTES
 ) -> Iterator[slice]:
     """Yield slices of about ``slice_bytes`` that cover all rows in order.
 
@@ -210,7 +197,7 @@ def check_exact(
         rounded = values.astype(np.float64)
         if kind.kind == "f":
             exact = (rounded.astype(kind) == values) | ~np.isfinite(values)
-        elif np.abs(rounded).max() < _LARGEST_WHOLE:
+        elif np.abs(rounded).max() < 2.0**53:
             return
         else:
             # The next power of two does not fit the type; nothing there is equal.

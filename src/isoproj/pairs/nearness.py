@@ -16,7 +16,6 @@ measured, not differences of images, for the same reason.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -60,21 +59,24 @@ def check_metric(metric: str, name: str = "metric") -> None:
 
 
 def check_queries(
-    queries: ArrayLike | Rows | None, rows: Rows, storage: Storage
+    queries: ArrayLike | Rows | None,
+    rows: Rows,
+    storage: Storage,
+    name: str = "queries",
 ) -> Rows | None:
     """Return finite queries of the width of the rows, or None; else ValueError."""
     if queries is None:
         return None
-    asked = check_points(queries, storage, min_rows=1)
+    asked = check_points(queries, storage, min_rows=1, name=name)
     if asked.shape[1] != rows.shape[1]:
         msg = (
-            f"queries must have the {rows.shape[1]} features of X; got "
+            f"{name} must have the {rows.shape[1]} features of the rows; got "
             f"{asked.shape[1]}. Pass the same columns."
         )
         raise ValueError(msg)
     if is_sparse(asked) != is_sparse(rows):
         kinds = ("dense", "sparse") if is_sparse(rows) else ("sparse", "dense")
-        msg = f"queries must be {kinds[1]} as X is; got {kinds[0]} ones. Convert them."
+        msg = f"{name} must be {kinds[1]} as the rows; got {kinds[0]}. Convert them."
         raise ValueError(msg)
     return asked
 
@@ -174,13 +176,20 @@ class Nearness:
         left[:, -1] = 1.0
         return np.asarray(left @ right.T)
 
+    def constants(self, queries: slice) -> Array:
+        """Return by how much ``exact`` is above the values of a query."""
+        return self._squares(queries) * (self.metric == "euclidean")
+
+    def _squares(self, queries: slice) -> Array:
+        left = self.fast_queries[queries]
+        squares = left[:, -1] if self._has_norms else squared_lengths(left)
+        return np.nan_to_num(squares.astype(np.float64))
+
     def margins(self, queries: slice) -> Array:
         """Return by how much the values of a query may be off, at most."""
         if self.error == 0.0:
             return np.zeros(queries.stop - queries.start)
-        left = self.fast_queries[queries]
-        own = squared_lengths(left[:, :-1] if self._has_norms else left)
-        own = np.nan_to_num(own.astype(np.float64))
+        own = self._squares(queries)
         longest = float(np.nan_to_num(self.norms).max(initial=0.0))
         # Lengths and images are rounded besides; the constant is for underflow.
         error = self.error * (own + longest) + 1e-35
@@ -210,23 +219,6 @@ class Nearness:
     def _scaled_rows(self, rows: Indices) -> Rows:
         numbers = rows if self.numbers is None else self.numbers[rows]
         return _sized(self.rows[numbers], self)
-
-    def fast_values(self, queries: Indices, rows: Indices) -> Array:
-        """Return what ``values`` gives for pairs, but for its rounding."""
-        values = np.empty(queries.size)
-        for start in range(0, queries.size, _SETTLED):
-            chunk = slice(start, start + _SETTLED)
-            left = self.fast_queries[queries[chunk]].astype(np.float64)
-            right = self.fast[rows[chunk]].astype(np.float64)
-            if self._has_norms:
-                left = -2.0 * left
-                left[:, -1] = 1.0
-                values[chunk] = _inner(left, right)
-                continue
-            values[chunk] = -_inner(left, right)
-            if self.metric == "euclidean":
-                values[chunk] = 2.0 * values[chunk] + self.norms[rows[chunk]]
-        return values
 
     def _measured(self, left: Rows, right: Rows) -> tuple[Array, Array]:
         if self.metric == "euclidean":
@@ -260,13 +252,12 @@ def candidates(
     side: Nearness,
     queries: slice,
     k: int,
-    *,
-    leave_out: Callable[[NDArray[Any], slice, slice], None],
+    counts: NDArray[np.int64] | None = None,
 ) -> tuple[Indices, Indices, Array]:
     """Return every query, from 0, and row that may be among its ``k`` nearest.
 
-    The third array has their values. ``leave_out`` sets the entries of a block that are
-    no candidates to infinity.
+    The third array has their values. Queries that are rows are not their own
+    candidates, unless they stand for several, by ``counts``.
     """
     margins = 2.0 * side.margins(queries)
     limits = np.full(margins.size, np.inf)
@@ -275,7 +266,8 @@ def candidates(
     for first in range(0, side.n_rows, _ROWS):
         rows = slice(first, min(first + _ROWS, side.n_rows))
         values = side.values(queries, rows)
-        leave_out(values, queries, rows)
+        if side.queries is None:
+            without_own(values, queries, rows, counts)
         if first == 0 and k < values.shape[1]:
             limits = np.partition(values, k - 1, axis=1)[:, k - 1] + margins
             limits[np.isnan(limits)] = np.inf
@@ -306,14 +298,20 @@ def _limits(query: Indices, near: Array, k: int, margins: Array) -> Array:
     return limits
 
 
-def without_own(values: NDArray[Any], queries: slice, rows: slice) -> None:
-    """Leave out every query that is the row itself: set its value to infinity."""
+def without_own(
+    values: NDArray[Any],
+    queries: slice,
+    rows: slice,
+    counts: NDArray[np.int64] | None = None,
+) -> None:
+    """Leave out every query that is the row itself: set its value to infinity.
+
+    A row whose count is above 1 stands for others too, and stays.
+    """
     own = np.arange(max(queries.start, rows.start), min(queries.stop, rows.stop))
+    if counts is not None:
+        own = own[counts[own] == 1]
     values[own - queries.start, own - rows.start] = np.inf
-
-
-def with_all(_values: NDArray[Any], _queries: slice, _rows: slice) -> None:
-    """Leave out no row."""
 
 
 class _Preparation:

@@ -129,6 +129,13 @@ class PairRule(Shown):
         """Whether the origin is added as the last point."""
         return self.include_norms or self.kind is PairKind.DIRECTIONS
 
+    @property
+    def things(self) -> str:
+        """What counts, in words: pairs, rows as directions of their own, or both."""
+        if self.kind is PairKind.DIRECTIONS:
+            return "rows"
+        return "pairs and rows" if self.include_norms else "pairs"
+
     def __str__(self) -> str:
         return self.described(self.kind)
 

@@ -1,17 +1,23 @@
-"""Draw charts with matplotlib, which is imported on the first drawing only."""
+"""Draw charts with matplotlib, which is imported on the first drawing only.
+
+Displays are numbers at hand that ``plot`` draws.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from isoproj.numerics.container import write_atomically
 from isoproj.numerics.extras import needed
+from isoproj.numerics.spectral import Array, Foreign
 from isoproj.plot import marks
-from isoproj.plot.marks import Axis, Chart, Mark
+from isoproj.plot.marks import Axis, Chart
 from isoproj.plot.style import SHADE, colour_of
 
 if TYPE_CHECKING:
@@ -25,10 +31,18 @@ def axes_or_new(ax: Axes | None) -> Axes:
     return axes
 
 
+def drawn(chart: Chart, ax: Axes | None) -> Axes:
+    """Draw a chart on the axes given, or on those of a new figure; return the axes."""
+    axes = axes_or_new(ax)
+    draw(chart, axes)
+    return axes
+
+
 def draw(chart: Chart, axes: Axes) -> list[Any]:
     """Draw a chart and return one matplotlib artist per mark, in their order."""
     painter = _Painter(chart, axes)
-    artists = [painter.paint(mark) for mark in chart.marks]
+    # A method is named after the kind of mark that it draws.
+    artists = [getattr(painter, type(m).__name__.lower())(m) for m in chart.marks]
     _set_axis(axes, "x", chart.x)
     _set_axis(axes, "y", chart.y)
     if chart.downwards and not axes.yaxis_inverted():
@@ -56,7 +70,7 @@ class _Painter:
         self.chart, self.axes = chart, axes
         self._colours: dict[str, Any] = {}
 
-    def colour(self, role: str) -> Any:  # noqa: ANN401 - what matplotlib takes
+    def colour(self, role: str) -> Foreign:
         """Return the role's colour, or the next of matplotlib's cycle."""
         if role not in self._colours:
             found: Any = colour_of(role)
@@ -67,11 +81,7 @@ class _Painter:
             self._colours[role] = found
         return self._colours[role]
 
-    def paint(self, mark: Mark) -> Any:  # noqa: ANN401 - an artist
-        """Draw a mark by the method named after its kind."""
-        return getattr(self, type(mark).__name__.lower())(mark)
-
-    def line(self, mark: marks.Line) -> Any:  # noqa: ANN401
+    def line(self, mark: marks.Line) -> Foreign:
         colour = self.colour(mark.role)
         given: dict[str, Any] = {"linewidth": mark.width, "markersize": mark.size}
         options = {name: value for name, value in given.items() if value is not None}
@@ -88,7 +98,7 @@ class _Painter:
             mark.x, mark.y, mark.errors, elinewidth=0.7, zorder=3, **options
         )[0]
 
-    def dots(self, mark: marks.Dots) -> Any:  # noqa: ANN401
+    def dots(self, mark: marks.Dots) -> Foreign:
         is_opaque = mark.opacity == 1.0
         return self.axes.plot(
             mark.x,
@@ -104,7 +114,7 @@ class _Painter:
             zorder=4 if is_opaque else 2,
         )[0]
 
-    def band(self, mark: marks.Band) -> Any:  # noqa: ANN401
+    def band(self, mark: marks.Band) -> Foreign:
         options = {"color": self.colour(mark.role), "alpha": SHADE, "linewidth": 0}
         across = np.asarray(mark.x)
         if np.isinf(mark.low).all() and np.isinf(mark.high).all():
@@ -117,7 +127,7 @@ class _Painter:
         )
         return self.axes.fill_between(across, low, high, **options)
 
-    def steps(self, mark: marks.Steps) -> Any:  # noqa: ANN401
+    def steps(self, mark: marks.Steps) -> Foreign:
         colour, stairs = self.colour(mark.role), self.axes.stairs
         outline = stairs(
             mark.heights, mark.edges, color=colour, label=mark.label or None, lw=1.5
@@ -125,11 +135,11 @@ class _Painter:
         stairs(mark.heights, mark.edges, color=colour, fill=True, alpha=SHADE)
         return outline
 
-    def bars(self, mark: marks.Bars) -> Any:  # noqa: ANN401
+    def bars(self, mark: marks.Bars) -> Foreign:
         places = range(np.size(mark.lengths))
         return self.axes.barh(places, mark.lengths, color=self.colour(mark.role))
 
-    def rule(self, mark: marks.Rule) -> Any:  # noqa: ANN401
+    def rule(self, mark: marks.Rule) -> Foreign:
         options: dict[str, Any] = {
             "color": self.colour(mark.role),
             "linewidth": mark.width,
@@ -139,7 +149,7 @@ class _Painter:
             return self.axes.axvline(mark.x, **options)
         return self.axes.axhline(mark.y or 0.0, **options)
 
-    def note(self, mark: marks.Note) -> Any:  # noqa: ANN401
+    def note(self, mark: marks.Note) -> Foreign:
         across, up = (
             "axes fraction" if name in mark.shares else "data" for name in ("x", "y")
         )
@@ -198,3 +208,66 @@ def save_axes(ax: Axes, path: str) -> None:
     buffer, kind = BytesIO(), Path(path).suffix.lstrip(".") or "png"
     figure.savefig(buffer, format=kind, dpi=150, bbox_inches="tight")
     write_atomically(Path(path), buffer.getvalue())
+
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+class Display(ABC):
+    """Numbers that can be drawn, after scikit-learn's convention for displays.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Axes of the last drawing.
+    figure_ : matplotlib Figure
+        Figure of these axes.
+    """
+
+    ax_: Axes
+    figure_: Figure
+
+    def plot(self, ax: Axes | None = None) -> Self:
+        """Draw the numbers.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None
+            Where to draw; None makes a new figure.
+
+        Returns
+        -------
+        Display
+            The display itself.
+
+        Raises
+        ------
+        MissingExtraError
+            If matplotlib is not installed.
+        """
+        self._draw(self._chart(), axes_or_new(ax))
+        return self
+
+    @abstractmethod
+    def _chart(self) -> Chart:
+        """Return the chart of the numbers."""
+
+    def _draw(self, chart: Chart, axes: Axes) -> list[Any]:
+        """Draw a chart, remember where, and return one artist per mark."""
+        artists = draw(chart, axes)
+        self.ax_, self.figure_ = axes, axes.figure  # type: ignore[assignment]
+        return artists
+
+
+def as_long_as(first: Array, name: str, values: ArrayLike) -> Array:
+    """Return values as an array if there is one for each entry of ``first``."""
+    found = np.asarray(values, dtype=np.float64)
+    if found.shape != first.shape or found.ndim != 1:
+        msg = (
+            f"{name} must have one value for each of {first.size}; got shape "
+            f"{found.shape}. Pass arrays of one length."
+        )
+        raise ValueError(msg)
+    return found

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from isoproj.numerics.arrays import Rows
-from isoproj.plot.axes import axes_or_new, draw
+from isoproj.numerics.spectral import Fitted, Foreign
+from isoproj.plot.axes import Display, as_long_as, axes_or_new, drawn
 from isoproj.plot.charts import (
     curve_chart,
     floor_marks,
@@ -19,7 +20,6 @@ from isoproj.plot.charts import (
     history_chart,
     loss_line,
 )
-from isoproj.plot.display import Display, as_long_as
 from isoproj.plot.marks import Chart
 from isoproj.proof.audit import audit
 
@@ -71,17 +71,15 @@ class DistortionCurveDisplay(Display):
     ) -> None:
         self.ks = np.asarray(ks)
         self.distortion = as_long_as(self.ks, "distortion", distortion)
-        self.lower_bound = (
-            None
-            if lower_bound is None
-            else as_long_as(self.ks, "lower_bound", lower_bound)
-        )
+        self.lower_bound = lower_bound
+        if lower_bound is not None:
+            self.lower_bound = as_long_as(self.ks, "lower_bound", lower_bound)
         self.estimator_name = estimator_name
 
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,  # noqa: ANN401 - anything that takes n_components
+        estimator: Fitted,
         X: ArrayLike | Rows,
         *,
         ks: Sequence[int],
@@ -151,7 +149,7 @@ class DistortionCurveDisplay(Display):
 
 
 def distortion_curve(
-    curve: Any,  # noqa: ANN401 - a curve, or the numbers of dimensions
+    curve: Foreign,
     distortion: ArrayLike | None = None,
     lower_bound: ArrayLike | None = None,
     *,
@@ -238,12 +236,7 @@ class ConvergenceDisplay(Display):
         self.lower_bound = as_long_as(self.iterations, "lower_bound", lower_bound)
 
     @classmethod
-    def from_estimator(
-        cls,
-        estimator: Any,  # noqa: ANN401 - anything fitted that has a history
-        *,
-        ax: Axes | None = None,
-    ) -> Self:
+    def from_estimator(cls, estimator: Fitted, *, ax: Axes | None = None) -> Self:
         """Draw the history of a fitted estimator.
 
         Parameters
@@ -286,7 +279,7 @@ class ConvergenceDisplay(Display):
         return artists
 
 
-def frontier(found: Any, *, ax: Axes | None = None) -> Axes:  # noqa: ANN401
+def frontier(found: Foreign, *, ax: Axes | None = None) -> Axes:
     """Draw what is kept against what the worst pair loses, below the proven bound.
 
     Parameters
@@ -319,19 +312,12 @@ def frontier(found: Any, *, ax: Axes | None = None) -> Axes:  # noqa: ANN401
     >>> ax.get_xlabel()
     'the worst pair loses'
     """
-    axes = axes_or_new(ax)
-    chart = frontier_chart(
-        found.max_distortion,
-        found.kept,
-        found.kept_bound,
-        found.lower_bound,
-        objective=found.objective,
-    )
-    draw(chart, axes)
-    return axes
+    floor, objective = found.lower_bound, found.objective
+    lines = found.max_distortion, found.kept, found.kept_bound
+    return drawn(frontier_chart(*lines, floor, objective=objective), ax)
 
 
-def convergence(model: Any, *, ax: Axes | None = None) -> Axes:  # noqa: ANN401
+def convergence(model: Fitted, *, ax: Axes | None = None) -> Axes:
     """Draw distortion and lower bound of a solve, round by round.
 
     Parameters

@@ -10,24 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from isoproj.numerics import rounding
-from isoproj.plot.marks import (
-    DASHED,
-    DOTTED,
-    Axis,
-    Band,
-    Bars,
-    Chart,
-    Dots,
-    Line,
-    Mark,
-    Note,
-    Rule,
-    Steps,
-)
+from isoproj.plot import marks
+from isoproj.plot.marks import Axis, Chart, Mark
 
 _LOST = "share of squared length lost"
 _WORST = "share of squared length the worst pair loses"
-_DIMENSIONS = "dimensions kept, k"
 # Sizes of markers: on a line, at the end of a line, and of the model reported on.
 _SMALL, _END, _SPOT = 4.0, 8.0, 9.0
 
@@ -39,13 +26,13 @@ def loss_line(
     *,
     label: str = "",
     errors: ArrayLike | None = None,
-) -> Line:
+) -> marks.Line:
     """Return a method's loss against the number of dimensions as a line."""
     hints = [
         f"{label or role}, k = {k}: the worst pair loses {loss:.4f}"
         for k, loss in zip(np.asarray(ks), np.asarray(losses), strict=True)
     ]
-    line = Line(role, ks, losses, label=label, errors=errors, hints=hints)
+    line = marks.Line(role, ks, losses, label=label, errors=errors, hints=hints)
     return replace(line, marker="o", size=_SMALL, width=2.0)
 
 
@@ -58,15 +45,15 @@ def floor_marks(
         for k, bound in zip(np.asarray(ks), np.asarray(bounds), strict=True)
     ]
     return [
-        Band("floor", ks, 0.0, bounds),
-        Line("floor", ks, bounds, dash=DASHED, label=label, hints=hints),
+        marks.Band("floor", ks, 0.0, bounds),
+        marks.Line("floor", ks, bounds, dash=marks.DASHED, label=label, hints=hints),
     ]
 
 
 def curve_chart(lines: Sequence[Mark], floor: Sequence[Mark] = ()) -> Chart:
     """Return a chart of losses against the number of dimensions, above their floor."""
     return Chart(
-        x=Axis(_DIMENSIONS, whole=True),
+        x=Axis("dimensions kept, k", whole=True),
         y=Axis(_WORST, low=0.0),
         marks=[*lines, *floor],
         about="Distortion against dimensions",
@@ -100,21 +87,21 @@ def histogram_chart(
         )
         for at in range(ends.size - 1)
     ]
-    marks: list[Mark] = [
-        # The hints of the first method tell of all.
-        Steps(role, edges, share, label=names[role], hints=() if at else hints)
+    drawn: list[Mark] = [
+        # A hint of the first method tells the values of all methods.
+        marks.Steps(role, edges, share, label=names[role], hints=() if at else hints)
         for at, (role, share) in enumerate(shares.items())
     ]
     for role, loss in worst.items():
         sign = "≥ " if role in at_least else ""
         hint = f"{names[role]}: the worst pair loses {sign}{loss:.4f}"
-        marks.append(Rule(role, x=loss, dash=DOTTED, hints=[hint]))
+        drawn.append(marks.Rule(role, x=loss, dash=marks.DOTTED, hints=[hint]))
     least = min(float(s.min(where=s > 0.0, initial=0.1)) for s in shares.values())
     lowest = 10.0 ** math.floor(math.log10(least))
     return Chart(
         x=Axis(f"{_LOST} (dotted: the worst pair)", low=ends[0], high=ends[-1]),
         y=Axis("share of pairs", log=True, percent=True, low=lowest, high=1.0),
-        marks=marks,
+        marks=drawn,
         about="Histogram of the share lost",
     )
 
@@ -128,14 +115,14 @@ def history_chart(
     hints: Sequence[str] = (),
 ) -> Chart:
     """Return what a solve has found and what bounds it, round by round."""
-    line = Line("isoproj", rounds, found, label=labels[0], hints=hints)
+    line = marks.Line("isoproj", rounds, found, label=labels[0], hints=hints)
     return Chart(
         x=Axis("round", whole=True),
         y=Axis(_WORST),
         marks=[
             replace(line, marker="o", size=3.0),
-            Line("floor", rounds, bound, label=labels[1], dash=DASHED),
-            Band("isoproj", rounds, bound, found),
+            marks.Line("floor", rounds, bound, label=labels[1], dash=marks.DASHED),
+            marks.Band("isoproj", rounds, bound, found),
         ],
         about="Both bounds by round",
         height=270,
@@ -165,39 +152,41 @@ def frontier_chart(
         f"is kept, no projection keeps more than {rounding.at_most(top)}"
         for cap, share, top in zip(xs, ys, most, strict=True)
     ]
-    middle = Note("floor", (left + floor) / 2.0, 0.5, "proved impossible", shares="y")
-    marks: list[Mark] = [
-        Band("floor", xs, most, math.inf),
-        Line("floor", xs, most, label=labels[1], dash=DASHED),
+    middle = marks.Note(
+        "floor", (left + floor) / 2.0, 0.5, "proved impossible", shares="y"
+    )
+    drawn: list[Mark] = [
+        marks.Band("floor", xs, most, math.inf),
+        marks.Line("floor", xs, most, label=labels[1], dash=marks.DASHED),
         _wall(left, floor),
         replace(middle, align="center", upright=True),
-        Line(role, xs, ys, label=labels[0], marker="o", size=6.0, hints=hints),
-        Dots("isoproj", xs[:1], ys[:1], size=_END),
-        Note("isoproj", xs[0], ys[0], "minimax", offset=(10.0, 2.0)),
-        Dots("pca", xs[-1:], ys[-1:], size=_END),
-        Note("pca", xs[-1], ys[-1], "PCA", align="right", offset=(-8.0, -14.0)),
+        marks.Line(role, xs, ys, label=labels[0], marker="o", size=6.0, hints=hints),
+        marks.Dots("isoproj", xs[:1], ys[:1], size=_END),
+        marks.Note("isoproj", xs[0], ys[0], "minimax", offset=(10.0, 2.0)),
+        marks.Dots("pca", xs[-1:], ys[-1:], size=_END),
+        marks.Note("pca", xs[-1], ys[-1], "PCA", align="right", offset=(-8.0, -14.0)),
     ]
     if model is not None:
         hint = f"this model: {model[1]:.4f} under {model[0]:.4f}"
         x = min(model[0], float(xs[-1]))
-        marks.append(Dots(role, [x], [model[1]], size=_SPOT, hints=[hint]))
+        drawn.append(marks.Dots(role, [x], [model[1]], size=_SPOT, hints=[hint]))
     return Chart(
         x=Axis("the worst pair loses", low=left),
         y=Axis(
             "variance kept" if objective == "variance" else "mean length kept",
             high=ceiling,
         ),
-        marks=marks,
+        marks=drawn,
         about="What caps cost and buy",
         names="center right",
     )
 
 
-def _wall(left: float, floor: float) -> Band:
+def _wall(left: float, floor: float) -> marks.Band:
     """Return the region of losses that no projection reaches."""
     bound = rounding.at_least(floor, 6)
     hint = f"proven: no projection to as many dimensions loses less than {bound}"
-    return Band("floor", (left, floor), -math.inf, math.inf, hints=[hint])
+    return marks.Band("floor", (left, floor), -math.inf, math.inf, hints=[hint])
 
 
 def distances_chart(
@@ -206,20 +195,22 @@ def distances_chart(
     """Return projected against original distances of pairs: a Shepard diagram."""
     before = np.asarray(original, dtype=np.float64)
     ends = [0.0, float(before.max())]
-    cloud = Dots("isoproj", before, projected, marker=".", size=2.0, opacity=0.35)
-    marks: list[Mark] = [
+    cloud = marks.Dots("isoproj", before, projected, marker=".", size=2.0, opacity=0.35)
+    drawn: list[Mark] = [
         cloud,
-        Line("floor", ends, ends, label="kept whole", width=1.0),
+        marks.Line("floor", ends, ends, label="kept whole", width=1.0),
     ]
     if distortion is not None:
         least = [0.0, ends[1] * math.sqrt(max(0.0, 1.0 - distortion))]
-        line = Line("floor", ends, least, label="no pair is below", dash=DASHED)
-        marks.append(replace(line, width=1.0))
+        line = marks.Line(
+            "floor", ends, least, label="no pair is below", dash=marks.DASHED
+        )
+        drawn.append(replace(line, width=1.0))
     sampled = f"{before.size:,} sampled of " if before.size < n_pairs else ""
     return Chart(
         x=Axis("original distance", low=0.0),
         y=Axis("projected distance", low=0.0),
-        marks=marks,
+        marks=drawn,
         title=f"{sampled}{n_pairs:,} pairs",
         about="Projected against original distances",
         names="upper left",
@@ -232,7 +223,7 @@ def losses_chart(names: Sequence[str], losses: ArrayLike) -> Chart:
     return Chart(
         x=Axis(_LOST, low=0.0, high=1.0),
         y=Axis(ticks=rows, low=-0.5, high=len(rows) - 0.5, grid=False),
-        marks=[Bars("isoproj", np.nan_to_num(losses))],
+        marks=[marks.Bars("isoproj", np.nan_to_num(losses))],
         about="Losses of the worst pairs",
         names="",
         downwards=True,
@@ -251,26 +242,26 @@ def bounds_chart(
     The first method is drawn thick. The loss of methods in ``at_least`` is that of a
     sample.
     """
-    note = Note("floor", lower, 1.0, "no projection gets here", shares="y")
-    marks: list[Mark] = [
+    note = marks.Note("floor", lower, 1.0, "no projection gets here", shares="y")
+    drawn: list[Mark] = [
         _wall(0.0, lower),
-        Rule("floor", x=lower, width=1.6),
+        marks.Rule("floor", x=lower, width=1.6),
         replace(note, align="right", offset=(-8.0, 12.0)),
     ]
     for at, (role, loss) in enumerate(losses.items()):
         told = f"{'≥ ' if role in at_least else ''}{loss:.4f}"
         hint = f"{labels[role]}: the worst pair loses {told}"
-        marks += [
-            Line(role, [lower, loss], [at, at], width=1.5 if at else 7.0),
-            Dots(role, [loss], [at], size=10.0, hints=[hint]),
-            Note("floor", 1.0, at, told, offset=(12.0, 0.0)),
+        drawn += [
+            marks.Line(role, [lower, loss], [at, at], width=1.5 if at else 7.0),
+            marks.Dots(role, [loss], [at], size=10.0, hints=[hint]),
+            marks.Note("floor", 1.0, at, told, offset=(12.0, 0.0)),
         ]
     rows = [(float(at), labels[role]) for at, role in enumerate(losses)]
     first = next(iter(losses.values()))
     return Chart(
         x=Axis(_WORST, low=0.0, high=1.0),
         y=Axis(ticks=rows, low=-0.5, high=len(rows) - 0.5, grid=False),
-        marks=marks,
+        marks=drawn,
         about=f"The worst pair loses {first:.2%}; none can be "
         f"below {rounding.at_least(100 * lower, 2)}%",
         names="",

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from isoproj.numerics.arrays import Rows, check_map, check_points
-from isoproj.numerics.spectral import Indices
+from isoproj.numerics.spectral import Fitted, Indices
 from isoproj.pairs.losses import exact_losses
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import prepare_pairs
 from isoproj.pairs.selection import all_pairs, sample_pairs
-from isoproj.plot.axes import axes_or_new
+from isoproj.plot.axes import Display, axes_or_new
 from isoproj.plot.charts import distances_chart, histogram_chart
-from isoproj.plot.display import Display
 from isoproj.plot.marks import Chart
 from isoproj.proof.audit import AuditResult, audit
 
@@ -47,7 +46,7 @@ class DistortionHistogramDisplay(Display):
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,  # noqa: ANN401 - anything linear and fitted
+        estimator: Fitted,
         X: ArrayLike | Rows,
         *,
         pairs: str | ArrayLike = "all",
@@ -167,7 +166,7 @@ class ShepardDisplay(Display):
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,  # noqa: ANN401 - anything linear and fitted
+        estimator: Fitted,
         X: ArrayLike | Rows,
         *,
         n_sampled: int = 20_000,
@@ -197,7 +196,8 @@ class ShepardDisplay(Display):
         """
         axes = axes_or_new(ax)
         rows = check_points(X)
-        linear = check_map(getattr(estimator, "components_", estimator), rows.shape[1])
+        matrix: Fitted = getattr(estimator, "components_", estimator)
+        linear = check_map(matrix, rows.shape[1])
         points, pairs = prepare_pairs(rows, "all", rotate=False)
         chosen = _sampled_pairs(points, n_sampled, random_state)
         original = points.distances(chosen)
@@ -218,7 +218,7 @@ class ShepardDisplay(Display):
 
 def shepard(
     X: ArrayLike | Rows,
-    components: Any,  # noqa: ANN401 - an array or anything fitted
+    components: Fitted,
     *,
     n_sampled: int = 20_000,
     random_state: int = 0,

@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isoproj.numerics.arrays import Rows, as_dense, check_points, is_sparse
-from isoproj.plot.axes import axes_or_new, draw
+from isoproj.numerics.spectral import Foreign
+from isoproj.plot.axes import axes_or_new, drawn
 from isoproj.plot.charts import losses_chart
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# A square of fewer features than this is too small for a picture.
-_SMALLEST = 36
 # Pixels between two images.
 _GAP = 2
 
@@ -50,7 +49,8 @@ def image_shape_of(
             raise ValueError(msg)
         return int(height), int(width)
     side = math.isqrt(n_features)
-    square = side * side == n_features >= _SMALLEST
+    # A square of fewer features than this is too small for a picture.
+    square = side * side == n_features >= 36
     if not square or is_sparse(rows) or float(np.min(rows[:512])) < 0.0:
         return None
     return side, side
@@ -58,7 +58,7 @@ def image_shape_of(
 
 def worst_pairs(
     X: ArrayLike | Rows,
-    pairs: Any,  # noqa: ANN401 - pairs, an audit, or anything fitted
+    pairs: Foreign,
     distortions: ArrayLike | None = None,
     *,
     n_shown: int = 8,
@@ -113,11 +113,10 @@ def worst_pairs(
         " and ".join(str(i if labels is None else labels[i]) for i in pair)
         for pair in indices.tolist()
     ]
-    axes = axes_or_new(ax)
     if shape is None:
-        draw(losses_chart(named, losses), axes)
-    else:
-        _draw_images(axes, montage(rows, indices, shape), named, losses, shape)
+        return drawn(losses_chart(named, losses), ax)
+    axes = axes_or_new(ax)
+    _draw_images(axes, montage(rows, indices, shape), named, losses, shape)
     return axes
 
 
@@ -134,11 +133,10 @@ def montage(
 
 
 def _known(
-    pairs: Any,  # noqa: ANN401
-    distortions: ArrayLike | None,
+    pairs: Foreign, distortions: ArrayLike | None
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return the pairs and their losses from a model, an audit or arrays."""
-    known = getattr(pairs, "certificate_", pairs)
+    known: Foreign = getattr(pairs, "certificate_", pairs)
     if hasattr(known, "worst_pairs"):
         return known.worst_pairs, known.worst_distortions
     indices = np.asarray(getattr(known, "worst_pairs_", known))

@@ -40,10 +40,12 @@ _NEUTRAL = {
 }
 _SAME = {
     "minimax": "isoproj",
+    "near_isometric": "isoproj",
     "nearisometricprojection": "isoproj",
     "guaranteedpca": "guaranteed_pca",
     "pcaprojection": "pca",
     "randomprojection": "random",
+    "first": "guide",
 }
 
 

@@ -25,7 +25,6 @@ _RADIUS, _SPOT = 0.7, 6.0
 # Kinds of marks from back to front.
 _LAYERS: tuple[type[Mark], ...] = (
     marks.Band,
-    marks.Bars,
     marks.Steps,
     marks.Rule,
     marks.Line,
@@ -173,25 +172,13 @@ class _Drawing:
         self._area(outline, mark)
         self._path(outline[1:-1], mark, _STROKE)
 
-    def bars(self, mark: marks.Bars) -> None:
-        css = f"dot role-{mark.role}"
-        for at, end in enumerate(self.x.pixels(mark.lengths)):
-            low, high = sorted((self.y(at - 0.4), self.y(at + 0.4)))
-            self._box(self.x(0.0), low, end, high, css)
-
     def rule(self, mark: marks.Rule) -> None:
-        if mark.x is not None:
-            ends = [(self.x(mark.x), self.top), (self.x(mark.x), self.bottom)]
-        else:
-            y = self.y(mark.y or 0.0)
-            ends = [(self.x.start, y), (self.x.end, y)]
+        x = self.x(mark.x or 0.0)
+        ends = [(x, self.top), (x, self.bottom)]
         self._path(ends, mark, mark.width, "".join(mark.hints))
 
     def note(self, mark: marks.Note) -> None:
-        x = self.x(mark.x)
-        if "x" in mark.shares:
-            x = self.x.start + (self.x.end - self.x.start) * mark.x
-        y = self.y(mark.y)
+        x, y = self.x(mark.x), self.y(mark.y)
         if "y" in mark.shares:
             y = self.bottom - (self.bottom - self.top) * mark.y
         x, y = x + mark.offset[0], y - mark.offset[1] + 4
@@ -272,8 +259,6 @@ def _ticks(axis: Axis, low: float, high: float) -> list[tuple[float, str]]:
     values = _round_numbers(low, high)
     if axis.whole:
         values = [value for value in values if value == int(value)] or [math.ceil(low)]
-    if axis.percent:
-        return [(value, f"{100.0 * value:g}%") for value in values]
     return [(value, f"{value:g}") for value in values]
 
 

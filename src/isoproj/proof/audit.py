@@ -12,10 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 
 import isoproj
 from isoproj.engines.base import Engine
-from isoproj.numerics.arrays import Rows, check_memory_limit, check_points
+from isoproj.numerics.arrays import Rows, check_memory_limit, check_points, require
 from isoproj.numerics.maps import LinearMap, Orientation, linear_map
 from isoproj.numerics.progress import Walk, watching
-from isoproj.numerics.rounding import at_most
+from isoproj.numerics.rounding import at_most, paired
 from isoproj.numerics.shown import Table, Tabular
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.storage import MEMORY_LIMIT, Storage
@@ -66,6 +66,10 @@ class AuditResult(Tabular):
         Number of pairs that were measured, and that were ruled out by bounds.
     n_close : int
         Number of pairs closer than ``min_distance``; they do not count.
+    things : str
+        What counts: ``"pairs"``, ``"rows"`` as directions, or ``"pairs and rows"``.
+    origin : int or None
+        The number that stands for the origin; None where no row is a direction.
     recall : dict of int to float
         For each number of neighbours asked for, the mean share of a query's nearest
         rows that are found among the nearest images; exact. Empty if none was asked.
@@ -89,6 +93,8 @@ class AuditResult(Tabular):
     quantiles: dict[float, float] = field(default_factory=dict)
     histogram: tuple[NDArray[np.int64], Array] = (np.empty(0, np.int64), np.empty(0))
     n_close: int = 0
+    things: str = "pairs"
+    origin: int | None = None
     recall: dict[int, float] = field(default_factory=dict)
     neighbors: Neighbors | None = None
 
@@ -141,12 +147,14 @@ class AuditResult(Tabular):
         return isoproj.plot.distortion_histogram({"map": self}, ax=ax)
 
     def _table(self) -> Table:
-        i, j = self.worst_pairs[0]
-        left_out = {"identical": self.n_identical, "too close": self.n_close}
+        alike = {"pairs": "identical", "rows": "zero"}
+        same = alike.get(self.things, "identical or zero")
+        left_out = {same: self.n_identical, "too close": self.n_close}
         told = ", ".join(f"{n:,} {why}" for why, n in left_out.items() if n)
+        worst = paired(self.worst_pairs[0].tolist(), self.origin)
         rows = [
-            ["pairs", f"{self.n_pairs:,}" + (f" ({told} left out)" if told else "")],
-            ["worst pair loses", f"{self.distortion:.4f} (points {i} and {j})"],
+            [self.things, f"{self.n_pairs:,}" + f" ({told} left out)" * bool(told)],
+            ["worst pair loses", f"{self.distortion:.4f} (points {worst})"],
             ["worst pair gains", f"{self.stretch:.4f}"],
         ]
         if not math.isnan(self.mean):
@@ -265,9 +273,7 @@ def audit(
     rows = check_points(X, storage)
     linear = linear_map(components, rows.shape[1], orientation=orientation)
     look = _neighbor_search(rows, linear, recall, metric, queries, storage)
-    if n_worst < 1:
-        msg = f"n_worst must be at least 1; got {n_worst}. Ask for one pair or more."
-        raise ValueError(msg)
+    require(n_worst > 0, "n_worst", n_worst, "be 1 or more", "Ask for one pair.")
     pairs = PairRule.of(
         pairs,
         labels=labels,
@@ -290,6 +296,8 @@ def audit(
         n_identical=selected.n_identical,
         effort=found.effort,
         n_close=selected.n_close,
+        things=pairs.things,
+        origin=int(rows.shape[0]) if pairs.has_origin else None,
         recall={} if neighbors is None else neighbors.recall,
         neighbors=neighbors,
         **described,

@@ -11,10 +11,8 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from isoproj.engines.base import Engine
 from isoproj.exceptions import ClaimError
@@ -23,6 +21,7 @@ from isoproj.numerics.spectral import (
     EPS,
     Array,
     Indices,
+    Map,
     top_eigenvalue_sum,
     top_eigenvalues,
 )
@@ -36,22 +35,13 @@ from isoproj.proof.certificate import Certificate, Exclusion, Guarantee
 from isoproj.proof.hull import HullProof, hull_bound
 from isoproj.proof.objective import Objective, kept_bound, share_kept
 
-# Orthonormal rows in the precision of the fitted model.
-Map: TypeAlias = NDArray[np.float64] | NDArray[np.float32]
-
 # Bounds may cross by rounding, which is far less than this.
 _TOLERANCE = 1e-9
 # What to do if a solver returns what proves nothing.
 _AGAIN = "Fit again, without a checkpoint."
-# Number of worst pairs that a certificate lists.
-_N_WORST = 10
 # Most weights that a certificate holds. A draw of so many changed the bound of equal
 # weights on a million pairs by at most 0.2 %.
 _MOST_WEIGHTS = 100_000
-# Heaviest pairs that are measured before the search for the worst pair.
-_SUSPECTS = 4096
-# Most operations to spend on the spectral ratio, which is only informative.
-_AFFORDABLE = 1e11
 
 
 def data_fingerprint(rows: Rows) -> str:
@@ -133,7 +123,7 @@ def spectral_ratio(points: Points, pairs: PairSet, k: int) -> float:
     shares = np.full(n, 1.0 / n)
     if not is_sparse(points.rows) and not problem.is_close.any():
         moment = problem.moment(shares)
-    elif n * d * d > _AFFORDABLE:
+    elif n * d * d > 1e11:
         return math.inf
     else:
         # Exact differences of rows, because coordinates are too coarse.
@@ -163,9 +153,11 @@ def certify(
         raise ClaimError(msg)
     k, exact = components.shape[0], components.astype(np.float64)
     # The search is faster if pairs that lose much are measured first.
-    suspects = weighted_pairs[np.argsort(-weights, kind="stable")[:_SUSPECTS]]
+    # Heaviest pairs that are measured before the search for the worst pair.
+    suspects = weighted_pairs[np.argsort(-weights, kind="stable")[:4096]]
+    # Number of worst pairs that a certificate lists.
     found = find_worst(
-        points, pairs, exact, n_worst=_N_WORST, suspects=suspects, engine=engine
+        points, pairs, exact, n_worst=10, suspects=suspects, engine=engine
     )
     distortion = rounded_up(found, *exact.shape)
     n_rows = points.n_points - pairs.rule.has_origin

@@ -7,7 +7,6 @@ import os
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import numpy as np
 from numpy.typing import NDArray
 
 from isoproj.numerics.container import (
@@ -18,20 +17,9 @@ from isoproj.numerics.container import (
 )
 from isoproj.numerics.rounding import at_least, at_most, counted, trimmed
 from isoproj.numerics.shown import Shown
-from isoproj.numerics.spectral import Array, Indices
+from isoproj.numerics.spectral import Array, Fitted, Indices, Map
 from isoproj.pairs.rule import PairKind, PairRule
-from isoproj.proof.file import (
-    CERTIFICATE,
-    EXCLUSION,
-    GUARANTEE,
-    HULL,
-    PREFIX,
-    Layout,
-    pack,
-    prefix_arrays,
-    unpack,
-    unpack_prefixes,
-)
+from isoproj.proof.file import OF_PREFIX, pack, prefix_ranks, unpack
 from isoproj.proof.hull import HullProof
 from isoproj.proof.objective import Objective
 
@@ -43,6 +31,9 @@ _RULES = {
     PairKind.WITHIN: "of one class by the maker's labels",
     PairKind.QUERIES: "of a query and another row by the maker's marks",
 }
+# What is measured of pairs and rows.
+_SIZES = {"pairs": "distances", "rows": "lengths"}
+_SIZES["pairs and rows"] = "distances and lengths"
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True, repr=False)
@@ -192,7 +183,7 @@ class Certificate(Shown):
     bound rests on.
     """
 
-    components: NDArray[np.float64] | NDArray[np.float32]
+    components: Map
     weighted_pairs: Indices
     weights: Array
     distortion: float
@@ -244,18 +235,16 @@ class Certificate(Shown):
     @property
     def scope(self) -> str:
         """Which pairs the claims are about: how many of how many, and by which rule."""
-        n, kind = self.n_points, self.pair_kind
-        what, total = "pairs", n * (n - 1) // 2
-        if kind is PairKind.DIRECTIONS:
-            what, total = "rows", n
-        elif self.include_norms:
-            what, total = "pairs and rows", total + n
+        n, kind, what = self.n_points, self.pair_kind, self.pairs.things
+        total = n * (n - 1) // 2 * ("pairs" in what) + n * ("rows" in what)
         rules = [_RULES[kind]] if kind in _RULES else []
         if self.min_distance > 0.0:
             rules.append(f"at least {self.pairs.least} apart")
         if self.n_pairs == total and not rules:
             return f"all {total:,} {what}"
-        rule = "; ".join(rules or ["all that are not identical"])
+        none = what.replace("pairs", "identical").replace("rows", "zero")
+        none = none.replace("and", "or")
+        rule = "; ".join(rules or [f"all that are not {none}"])
         return f"{self.n_pairs:,} of {total:,} {what} ({rule})"
 
     @property
@@ -265,7 +254,7 @@ class Certificate(Shown):
             return ""
         share = 1.0 if self.sampled_share is None else self.sampled_share
         return (
-            "sampled: of all pairs, with 95 % confidence, at most "
+            f"sampled: of all {self.pairs.things}, with 95 % confidence, at most "
             f"{at_most(100 * share)}% lose more"
         )
 
@@ -282,14 +271,9 @@ class Certificate(Shown):
 
     def __str__(self) -> str:
         # Percentages are rounded so that the statement remains true.
+        what, rest = _SIZES[self.pairs.things], ""
         if self.pair_kind is PairKind.SAMPLED:
-            what = "sampled distances"
-            rest = f" {self.sampled_words.capitalize()}."
-        else:
-            is_of_rows = self.pair_kind is PairKind.DIRECTIONS
-            what = "lengths" if is_of_rows else "distances"
-            what = "distances and lengths" if self.include_norms else what
-            rest = ""
+            what, rest = f"sampled {what}", f" {self.sampled_words.capitalize()}."
         sentence = (
             f"Every one of {self.n_pairs:,} {what} keeps at least "
             f"{at_least(100 * (1.0 - self.distortion), 2)}% of its squared length in "
@@ -302,38 +286,33 @@ class Certificate(Shown):
 
     def parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the certificate as a JSON-able dict and named arrays."""
-        entries, arrays = self._packed(CERTIFICATE)
+        entries, arrays = pack(self)
         if self.prefixes:
             entries["prefixes"] = []
         for prefix in self.prefixes:
-            stated, own = prefix._packed(PREFIX)
-            entries["prefixes"].append(stated)
-            arrays |= prefix_arrays(prefix.n_components, own)
-        return entries, arrays
-
-    def _packed(self, layout: Layout) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return the entries and arrays of a layout, and of the parts that exist."""
-        entries, arrays = pack(self, layout)
-        for inner, _ in _PARTS:
-            part = getattr(self, inner.name)
-            if part is not None:
-                entries[inner.name], further = pack(part, inner)
-                arrays |= further
+            k = prefix.n_components
+            stated, own = pack(prefix, OF_PREFIX)
+            entries["prefixes"].append({"n_components": k, **stated})
+            arrays |= {f"first_{k}_{name}": array for name, array in own.items()}
         return entries, arrays
 
     @classmethod
     def from_parts(cls, entries: Header, arrays: Tensors) -> Certificate:
         """Return the certificate that ``parts`` took apart; else raise FormatError."""
-        fields = unpack(CERTIFICATE, entries, arrays)
-        whole = cls(**fields, **_unpacked_parts(entries, arrays))
+        whole = cls(**_unpacked(entries, arrays))
         stated = entries.get("prefixes")
-        if stated is None:
-            return whole
+        ks = [] if stated is None else prefix_ranks(stated, whole.n_components)
         prefixes = []
-        for inner, values, own in unpack_prefixes(stated, arrays, whole.n_components):
-            components = whole.components[: values.pop("n_components")]
-            further = {"spectral_ratio": None, **_unpacked_parts(inner, own)}
-            prefixes.append(replace(whole, components=components, **values, **further))
+        for k, inner in zip(ks, stated or (), strict=True):
+            first = f"first_{k}_"
+            own = {
+                name.removeprefix(first): array
+                for name, array in arrays.items()
+                if name.startswith(first)
+            }
+            values = {"spectral_ratio": None, **_unpacked(inner, own, OF_PREFIX)}
+            prefix = replace(whole, components=whole.components[:k], **values)
+            prefixes.append(prefix)
         return replace(whole, prefixes=tuple(prefixes))
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -370,34 +349,31 @@ class Certificate(Shown):
         return cls.from_parts(header.get("certificate", {}), tensors)
 
 
-# The parts that a certificate may have.
-_PARTS: tuple[tuple[Layout, type[Any]], ...] = (
-    (GUARANTEE, Guarantee),
-    (EXCLUSION, Exclusion),
-    (HULL, HullProof),
-)
-
-
-def _unpacked_parts(entries: Header, arrays: Tensors) -> dict[str, Any]:
-    """Return guarantee, exclusion and hull of stored entries, None where absent."""
-    return {
-        layout.name: None
-        if entries.get(layout.name) is None
-        else kind(**unpack(layout, entries[layout.name], arrays))
-        for layout, kind in _PARTS
-    }
+def _unpacked(
+    entries: Header, arrays: Tensors, only: set[str] | None = None
+) -> dict[str, Any]:
+    """Return the stored fields of a certificate, and the parts that it may have."""
+    found = unpack(Certificate, "certificate", entries, arrays, only)
+    parts = {"guarantee": Guarantee, "exclusion": Exclusion, "hull": HullProof}
+    for name, kind in parts.items():
+        stated = entries.get(name)
+        found[name] = (
+            None if stated is None else kind(**unpack(kind, name, stated, arrays))
+        )
+    return found
 
 
 def _prefix_sentence(prefix: Certificate) -> str:
     """Return what the first rows of a nested projection keep, in words."""
+    k = prefix.n_components
     return (
-        f"Its first {counted(prefix.n_components, 'dimension')} keep at least "
+        f"Its first {counted(k, 'dimension')} keep{'s' * (k == 1)} at least "
         f"{at_least(100 * (1.0 - prefix.distortion), 2)}%, of at most "
         f"{at_most(100 * (1.0 - prefix.lower_bound), 2)}%."
     )
 
 
-def certificate_of(model: Any) -> Certificate:  # noqa: ANN401 - whatever came
+def certificate_of(model: Fitted) -> Certificate:
     """Return the certificate of a fitted estimator, or the certificate given."""
     certificate = getattr(model, "certificate_", model)
     if not isinstance(certificate, Certificate):

@@ -9,15 +9,13 @@ from fractions import Fraction
 import numpy as np
 import scipy.special
 
-from isoproj.numerics.arrays import is_number
+from isoproj.numerics.arrays import is_number, require
 from isoproj.numerics.spectral import Array
 from isoproj.pairs.losses import exact_losses
 from isoproj.pairs.points import Points
 from isoproj.pairs.selection import sample_pairs
 
 CONFIDENCE = 0.95
-# Pairs in the sample that judges a fit.
-_N_DRAWN = 100_000
 
 
 def largest_share(n_seen: int, n_drawn: int, confidence: float = CONFIDENCE) -> float:
@@ -57,12 +55,8 @@ def fewest_points(confidence: float) -> int:
 
 def _level(confidence: float) -> Fraction:
     """Return a confidence as a fraction; raise ValueError unless it is a share."""
-    if not is_number(confidence) or not 0.0 < confidence < 1.0:
-        msg = (
-            f"confidence must be a number between 0 and 1; got {confidence!r}. "
-            "Use 0.95."
-        )
-        raise ValueError(msg)
+    fits = is_number(confidence) and 0.0 < confidence < 1.0
+    require(fits, "confidence", confidence, "be a number between 0 and 1", "Use 0.95.")
     return Fraction(str(float(confidence)))
 
 
@@ -78,7 +72,7 @@ def seed_of(fingerprint: str, components: Array) -> int:
 
 
 def drawn_losses(
-    points: Points, components: Array, seed: int, n_drawn: int = _N_DRAWN
+    points: Points, components: Array, seed: int, n_drawn: int = 100_000
 ) -> Array:
     """Return the losses of pairs that are drawn from all pairs of distinct points."""
     return exact_losses(points, sample_pairs(points, n_drawn, seed), components)

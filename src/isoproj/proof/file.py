@@ -1,4 +1,7 @@
-"""How a certificate is stored: entries of a JSON header, and named arrays."""
+"""How a certificate is stored: entries of a JSON header, and named arrays.
+
+What is stored of a dataclass is its fields; their annotations say how.
+"""
 
 from __future__ import annotations
 
@@ -6,194 +9,139 @@ import enum
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 from numpy.typing import NDArray
 
 from isoproj.exceptions import FormatError
 from isoproj.numerics.container import Tensors
+from isoproj.numerics.spectral import Foreign
 from isoproj.pairs.rule import LABELLED, PairKind
 from isoproj.proof.objective import Objective
 
-_FINGERPRINT = re.compile(r"[0-9a-f]{64}")
-_INDICES = ("i8",)
-_FLOATS = ("f8",)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
-    """The attributes of a class that are stored, with their types.
-
-    ``arrays`` gives the allowed dtypes and the number of axes. ``choices`` are entries
-    with a closed set of values. ``defaults`` are entries that older files lack, and
-    ``optional`` are arrays that may be absent.
-    """
-
-    name: str
-    entries: Mapping[str, tuple[type, ...]]
-    arrays: Mapping[str, tuple[tuple[str, ...], int]]
-    choices: Mapping[str, type[enum.StrEnum]] = field(default_factory=dict)
-    defaults: Mapping[str, Any] = field(default_factory=dict)
-    optional: frozenset[str] = frozenset()
-
-
-CERTIFICATE = Layout(
-    name="certificate",
-    entries={
-        "distortion": (float,),
-        "lower_bound": (float,),
-        "n_pairs": (int,),
-        "n_identical": (int,),
-        "n_points": (int,),
-        "n_features": (int,),
-        "fingerprint": (str,),
-        "spectral_ratio": (float, type(None)),
-        "sampled_share": (float, type(None)),
-        "n_close": (int,),
-        "min_distance": (float,),
-        "include_norms": (bool,),
-    },
-    defaults={"n_close": 0, "min_distance": 0.0, "include_norms": False},
-    choices={"pair_kind": PairKind},
-    arrays={
-        "components": (("f8", "f4"), 2),
-        "weighted_pairs": (_INDICES, 2),
-        "weights": (_FLOATS, 1),
-        "worst_pairs": (_INDICES, 2),
-        "worst_distortions": (_FLOATS, 1),
-        "listed_pairs": (_INDICES, 2),
-        "labels": (_INDICES, 1),
-    },
-    optional=frozenset({"listed_pairs", "labels"}),
-)
-GUARANTEE = Layout(
-    name="guarantee",
-    entries={"cap": (float,), "kept": (float,), "kept_bound": (float,)},
-    choices={"objective": Objective},
-    arrays={"capped_pairs": (_INDICES, 2), "multipliers": (_FLOATS, 1)},
-)
-EXCLUSION = Layout(
-    name="exclusion",
-    entries={"cap": (float,), "n_components": (int,)},
-    arrays={"excluding_pairs": (_INDICES, 2), "excluding_weights": (_FLOATS, 1)},
-)
-HULL = Layout(
-    name="hull",
-    entries={"bound": (float,)},
-    arrays={"hull_axes": (_FLOATS, 2), "hull_pairs": (_INDICES, 2)},
-)
-# The claims about the first rows of a nested projection; the rest is that of all rows.
-PREFIX = Layout(
-    name="prefix",
-    entries={
-        "n_components": (int,),
-        "distortion": (float,),
-        "lower_bound": (float,),
-        "sampled_share": (float, type(None)),
-    },
-    arrays={
-        "weighted_pairs": (_INDICES, 2),
-        "weights": (_FLOATS, 1),
-        "worst_pairs": (_INDICES, 2),
-        "worst_distortions": (_FLOATS, 1),
-    },
-)
+# What an entry of the header may be, by the annotation of its field.
+_ENTRIES: dict[str, Any] = {
+    "bool": bool,
+    "float": float,
+    "float | None": float | None,
+    "int": int,
+    "str": str,
+    "Objective": Objective,
+    "PairKind": PairKind,
+}
+# The types that an array may have, by the annotation of its field.
+_ARRAYS = {
+    "Array": ("f8",),
+    "Indices": ("i8",),
+    "Indices | None": ("i8",),
+    "Map": ("f8", "f4"),
+}
+# What the first rows of a nested projection state for themselves; the rest is that of
+# all rows.
+OF_PREFIX = {
+    *("distortion", "lower_bound", "sampled_share", "weighted_pairs", "weights"),
+    *("worst_pairs", "worst_distortions", "guarantee", "exclusion", "hull"),
+}
 
 
 def pack(
-    item: object, layout: Layout
+    item: Foreign, only: set[str] | None = None
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return the stored entries and arrays of an object."""
-    entries = {name: getattr(item, name) for name in layout.entries}
-    entries |= {name: getattr(item, name).value for name in layout.choices}
-    arrays = {name: getattr(item, name) for name in layout.arrays}
-    return entries, {name: a for name, a in arrays.items() if a is not None}
+    """Return the stored entries and arrays of an object, and of its parts."""
+    entries: dict[str, Any] = {}
+    arrays: dict[str, NDArray[Any]] = {}
+    for field in fields(item):
+        value = getattr(item, field.name)
+        if only is not None and field.name not in only:
+            continue
+        if is_dataclass(value):
+            entries[field.name], further = pack(value)
+            arrays |= further
+        elif field.type in _ENTRIES:
+            entries[field.name] = value
+        elif field.type in _ARRAYS and value is not None:
+            arrays[field.name] = value
+    return entries, arrays
 
 
-def unpack(layout: Layout, entries: object, arrays: Tensors) -> dict[str, Any]:
-    """Return the attributes that ``pack`` stored; raise FormatError if one is bad."""
-    stated = dict(layout.defaults)
-    fault = f"a table of entries for its {layout.name}"
-    if isinstance(entries, Mapping):
-        stated |= entries
-        fault = _entry_fault(layout, stated) or _array_fault(layout, arrays)
-    if not fault and "pair_kind" in layout.choices:
-        fault = naming_fault(PairKind(stated["pair_kind"]), set(arrays))
+def unpack(
+    kind: Foreign,
+    name: str,
+    entries: object,
+    arrays: Tensors,
+    only: set[str] | None = None,
+) -> dict[str, Any]:
+    """Return the attributes that ``pack`` stored; raise FormatError if one is bad.
+
+    Parts of the object are unpacked by themselves. Entries that older files lack are
+    those whose fields have a default.
+    """
+    stated: Mapping[str, Any] = entries if isinstance(entries, Mapping) else {}
+    fault = "" if stated is entries else f"a table of entries for its {name}"
+    found: dict[str, Any] = {}
+    for field in fields(kind):
+        if only is not None and field.name not in only:
+            continue
+        if field.type in _ENTRIES:
+            default = None if field.default is MISSING else field.default
+            value = stated.get(field.name, default)
+            fault = fault or _entry_fault(field.name, value, _ENTRIES[field.type])
+        elif field.type in _ARRAYS:
+            value = arrays.get(field.name)
+            fault = fault or _array_fault(field.name, value, str(field.type))
+        else:
+            continue
+        found[field.name] = value
+    if not fault and "pair_kind" in found:
+        fault = naming_fault(PairKind(found["pair_kind"]), set(arrays))
     if fault:
         msg = f"a certificate must have {fault}. Write one with save()."
         raise FormatError(msg)
-    return {
-        **{name: stated.get(name) for name in layout.entries},
-        **{name: kind(stated[name]) for name, kind in layout.choices.items()},
-        **{name: arrays.get(name) for name in layout.arrays},
-    }
+    choices = {"pair_kind": PairKind, "objective": Objective}
+    return found | {n: choices[n](found[n]) for n in choices.keys() & found}
 
 
-def _entry_fault(layout: Layout, entries: Mapping[str, Any]) -> str:
-    """Return which entry is missing or of another type, or an empty string."""
-    for name, kinds in layout.entries.items():
-        value = entries.get(name)
-        # In Python a bool is an int, too.
-        if not isinstance(value, kinds) or isinstance(value, bool) != (bool in kinds):
-            return f"the entry {name!r}"
-        if isinstance(value, float) and not math.isfinite(value):
-            return f"a finite number as {name!r}"
-        if name == "fingerprint" and not _FINGERPRINT.fullmatch(str(value)):
-            return f"64 hexadecimal digits as {name!r}"
-    for name, kind in layout.choices.items():
-        value = entries.get(name)
-        if not isinstance(value, str) or value not in set(kind):
-            return f"a known {name!r}"
+def _entry_fault(name: str, value: object, kind: Foreign) -> str:
+    """Return what is wrong with an entry, or an empty string."""
+    if isinstance(kind, enum.EnumMeta):
+        is_known = isinstance(value, str) and value in set(kind)
+        return "" if is_known else f"a known {name!r}"
+    # In Python a bool is an int, too.
+    if not isinstance(value, kind) or isinstance(value, bool) != (kind is bool):
+        return f"the entry {name!r}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"a finite number as {name!r}"
+    if name == "fingerprint" and not re.fullmatch(r"[0-9a-f]{64}", str(value)):
+        return f"64 hexadecimal digits as {name!r}"
     return ""
 
 
-def _array_fault(layout: Layout, arrays: Tensors) -> str:
-    """Return which array is missing or of another type, or an empty string."""
-    for name, (kinds, ndim) in layout.arrays.items():
-        array = arrays.get(name)
-        if array is None:
-            if name not in layout.optional:
-                return f"the array {name!r}"
-        elif array.dtype.str[1:] not in kinds or array.ndim != ndim:
-            return f"{name!r} of type {kinds[0]} with {ndim} axes"
-        elif name.endswith("_pairs") and array.shape[1] != 2:
-            return f"two columns in {name!r}"
+def _array_fault(name: str, array: NDArray[Any] | None, annotation: str) -> str:
+    """Return what is wrong with an array, or an empty string."""
+    kinds, is_of_pairs = _ARRAYS[annotation], name.endswith("_pairs")
+    n_axes = 2 if is_of_pairs or name in ("components", "hull_axes") else 1
+    if array is None:
+        return "" if annotation.endswith("None") else f"the array {name!r}"
+    if array.dtype.str[1:] not in kinds or array.ndim != n_axes:
+        return f"{name!r} of type {kinds[0]} with {n_axes} axes"
+    if is_of_pairs and array.shape[1] != 2:
+        return f"two columns in {name!r}"
     return ""
 
 
-def prefix_arrays(k: int, arrays: Tensors) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a prefix under the names that they have in the file."""
-    return {f"first_{k}_{name}": array for name, array in arrays.items()}
-
-
-def unpack_prefixes(
-    entries: object, arrays: Tensors, n_components: int
-) -> list[tuple[Mapping[str, Any], dict[str, Any], dict[str, NDArray[Any]]]]:
-    """Return for every prefix its entries, its attributes and its arrays.
-
-    Raises FormatError unless the prefixes ascend and have fewer than ``n_components``
-    rows.
-    """
-    found, last = [], 0
-    listed = entries if isinstance(entries, list) else [entries]
-    for entry in listed:
-        prefix: Mapping[str, Any] = entry if isinstance(entry, Mapping) else {}
-        k = prefix.get("n_components")
-        if type(k) is not int or not last < k < n_components:
+def prefix_ranks(entries: object, n_components: int) -> list[int]:
+    """Return the numbers of rows of stored prefixes, which ascend; else FormatError."""
+    found: list[int] = []
+    for entry in entries if isinstance(entries, list) else [entries]:
+        k = entry.get("n_components") if isinstance(entry, Mapping) else None
+        if type(k) is not int or not max(found, default=0) < k < n_components:
             msg = (
                 "a certificate must have ascending prefixes of fewer rows than its "
                 f"{n_components}; got {k!r}. Write one with save()."
             )
             raise FormatError(msg)
-        start = f"first_{k}_"
-        own = {
-            name.removeprefix(start): array
-            for name, array in arrays.items()
-            if name.startswith(start)
-        }
-        found.append((prefix, unpack(PREFIX, prefix, own), own))
-        last = k
+        found.append(k)
     return found
 
 

@@ -239,23 +239,19 @@ class Heldout(Shown):
                 lines.append(f"{name:<17}no pair counts")
                 continue
             lines.append(
-                f"{name:<17}{result.n_pairs:,} pairs, the worst loses "
+                f"{name:<17}{result.n_pairs:,} {result.things}, the worst loses "
                 f"{result.distortion:.4f}, 99.9% lose at most "
                 f"{at_most(result.quantiles[0.999])}, mean {result.mean:.4f}"
             )
-        if self.point_losses.size:
-            lines.append(self._promise())
-        return "\n".join(lines)
-
-    def _promise(self) -> str:
-        """Return what holds for new points, or how many points that would take."""
         needed = fewest_points(CONFIDENCE)
-        if self.n_points >= needed:
-            return str(self.guarantee())
-        return (
-            f"A guarantee for new points at {100.0 * CONFIDENCE:g} % needs at least "
-            f"{needed} held-out points."
-        )
+        if self.point_losses.size:
+            lines.append(
+                str(self.guarantee())
+                if self.n_points >= needed
+                else f"A guarantee for new points at {100.0 * CONFIDENCE:g} % needs at "
+                f"least {needed} held-out points."
+            )
+        return "\n".join(lines)
 
 
 def split_rows(
@@ -332,7 +328,11 @@ def measure_heldout(
     if within is not None:
         # In numbers of all rows; the origin comes last.
         numbers = np.append(split.heldout, rows.shape[0])
-        within = replace(within, worst_pairs=numbers[within.worst_pairs])
+        within = replace(
+            within,
+            worst_pairs=numbers[within.worst_pairs],
+            origin=None if within.origin is None else int(rows.shape[0]),
+        )
     between = replace(
         rule, pairs=_between(rows, split, rule), labels=None, include_norms=False
     )

@@ -33,10 +33,6 @@ from isoproj.pairs.points import Points
 MOST_DIMENSIONS = 5
 # Most pairs of a hull in 2, 3, ... dimensions; each has about 100,000 facets.
 _MOST_PAIRS = (20_000, 20_000, 6_000, 1_500, 400)
-# Facets that are tried as the one which a ray meets.
-_N_RAYS = 8
-# Axes further than this from orthonormal are refused.
-_SKEW = 1e-8
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True, repr=False)
@@ -111,7 +107,8 @@ def hull_bound(points: Points, axes: Array, pairs: Indices) -> float:
     if pairs.shape[0] > most_pairs(k) or not np.abs(axes).max() < 2.0:
         return 0.0
     gram = axes @ axes.T
-    if np.abs(gram - np.eye(k + 1)).max() > _SKEW:
+    # Axes further than this from orthonormal are refused.
+    if np.abs(gram - np.eye(k + 1)).max() > 1e-8:
         return 0.0
     # A vector of the subspace is at most this much longer than its coordinates.
     stretch = float(np.linalg.eigvalsh(gram)[-1]) + 8 * EPS * (k + 1 + n_features)
@@ -180,7 +177,8 @@ def _meets_once(
     # Adding this much of the facet's normal makes all products positive.
     lift = np.maximum(0.0, 4.0 * rounding - products) / heights[:, None]
     volumes = np.abs(np.linalg.det(corners))
-    for chosen in np.argsort(-volumes, kind="stable")[:_N_RAYS]:
+    # Facets that are tried as the one which a ray meets.
+    for chosen in np.argsort(-volumes, kind="stable")[:8]:
         ray = corners[chosen].mean(axis=0)
         if np.linalg.svd(corners[chosen], compute_uv=False)[-1] < 1e6 * d * rounding:
             return False

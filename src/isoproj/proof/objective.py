@@ -14,26 +14,18 @@ from __future__ import annotations
 
 import enum
 import math
-from typing import NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
-from isoproj.numerics.arrays import Rows, as_dense, is_sparse
-from isoproj.numerics.spectral import EPS, Array, Indices, top_eigenvalue_sum
+from isoproj.numerics.arrays import Rows, as_dense, check_choice, is_sparse
+from isoproj.numerics.spectral import EPS, Array, Indices, Map, top_eigenvalue_sum
 from isoproj.numerics.storage import row_slices
-from isoproj.numerics.threads import (
-    single_blas_thread,
-)
+from isoproj.numerics.threads import single_blas_thread
 from isoproj.pairs.moments import Gaps, summed_moment, weighted_moment
 from isoproj.pairs.points import Points
 from isoproj.pairs.rows import times
 from isoproj.pairs.rule import PairSet
 
-# Listed pairs that are processed at once.
-_CHUNK = 4096
-# Allowance for the rounding of distances in a mean over pairs.
-_PAIR_ALLOWANCE = 1e-10
 # Most entries of sparse rows; centring makes them dense.
 _LARGEST_DENSE = 4e8
 
@@ -45,12 +37,8 @@ class Objective(enum.StrEnum):
     DISTORTION = "distortion"
 
     @classmethod
-    def _missing_(cls, value: object) -> NoReturn:
-        msg = (
-            f"objective must be 'variance' or 'distortion'; got {value!r}. "
-            "Use 'variance'."
-        )
-        raise ValueError(msg)
+    def _missing_(cls, value: object) -> None:
+        check_choice("objective", value, ("variance", "distortion"))
 
     @property
     def phrase(self) -> str:
@@ -131,7 +119,7 @@ def share_kept(
     points: Points,
     pairs: PairSet,
     objective: Objective,
-    components: NDArray[np.float64] | NDArray[np.float32],
+    components: Map,
 ) -> float:
     """Return the share of the objective that orthonormal components keep."""
     exact = components.astype(np.float64)
@@ -195,5 +183,6 @@ def _bound(
     """
     allowance = k * EPS * (count + 9 * matrix.shape[0] + 64) * (1.0 + mass)
     if objective is Objective.DISTORTION:
-        allowance += _PAIR_ALLOWANCE
+        # Allowance for the rounding of distances in a mean over pairs.
+        allowance += 1e-10
     return float(top_eigenvalue_sum(matrix, k) + allowance)

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from isoproj.numerics.arrays import Rows, is_whole
+from isoproj.numerics.arrays import Rows, is_whole, require
 from isoproj.numerics.progress import Walk, tell
 from isoproj.numerics.shown import Table, Tabular
 from isoproj.numerics.spectral import Array, Indices
@@ -35,8 +35,6 @@ from isoproj.pairs.nearness import (
     candidates,
     check_metric,
     scaled,
-    with_all,
-    without_own,
 )
 from isoproj.pairs.rows import first_copies, squared_lengths
 from isoproj.pairs.settling import Settler
@@ -128,16 +126,12 @@ def check_neighbors(
     check_metric(metric)
     asked: list[Any] = list(ks) if isinstance(ks, Iterable) else [ks]
     most = n_rows - 1 if is_own else n_rows
+    what = f"hold whole numbers from 1 to {most}, the rows that may be neighbours"
     for k in asked:
-        if not is_whole(k) or not 1 <= k <= most:
-            msg = (
-                f"recall must hold whole numbers from 1 to {most}, the rows that may be"
-                f" neighbours; got {k!r}. Ask for fewer."
-            )
-            raise ValueError(msg)
-    if not asked:
-        msg = "recall must name a number of neighbours; got none. Try recall=(1, 10)."
-        raise ValueError(msg)
+        fits = is_whole(k) and 1 <= k <= most
+        require(fits, "recall", k, what, "Ask for fewer.")
+    what = "name a number of neighbours"
+    require(bool(asked), "recall", ks, what, "Try recall=(1, 10).")
     return sorted({int(k) for k in asked})
 
 
@@ -269,8 +263,7 @@ class _Search:
         Rows that float32 leaves open are measured in float64, and those that this
         leaves open in whole numbers.
         """
-        leave_out = without_own if side.queries is None else with_all
-        query, row, near = candidates(side, queries, self.ks[-1], leave_out=leave_out)
+        query, row, near = candidates(side, queries, self.ks[-1])
         margins, start = side.margins(queries)[query], queries.start
         # A value that says nothing is NaN.
         low = np.nan_to_num(near - margins, nan=-np.inf)

@@ -6,14 +6,13 @@ import math
 import secrets
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from isoproj.exceptions import ClaimError
 from isoproj.numerics.arrays import Rows, check_memory_limit, check_points
-from isoproj.numerics.spectral import EPS, Indices
+from isoproj.numerics.spectral import EPS, Fitted, Indices
 from isoproj.numerics.storage import MEMORY_LIMIT, Storage
 from isoproj.pairs.losses import exact_losses
 from isoproj.pairs.points import Points
@@ -34,18 +33,13 @@ from isoproj.proof.confidence import (
     seed_of,
     share_of,
 )
-from isoproj.proof.file import EXCLUSION, GUARANTEE, HULL, PREFIX, naming_fault
+from isoproj.proof.file import OF_PREFIX, naming_fault
 from isoproj.proof.hull import hull_bound
 
 # Another machine may round differently, by far less than this.
 _TOLERANCE = 1e-9
 # A certificate lists few worst pairs; a search for very many would take hours.
 _MOST_WORST = 1000
-# A fresh sample that is rarer than this under the stated share contradicts it.
-_RARE = 1e-9
-# What a prefix states for itself; everything else is the same for all rows.
-_OF_PREFIX = {*PREFIX.entries, *PREFIX.arrays, "components", "prefixes"}
-_OF_PREFIX |= {layout.name for layout in (GUARANTEE, EXCLUSION, HULL)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +72,7 @@ class CheckedClaim:
 
 
 def check_claims(
-    model: Any,  # noqa: ANN401 - a certificate or a fitted estimator
+    model: Fitted,
     X: ArrayLike | Rows,
     *,
     scan: bool = True,
@@ -104,13 +98,11 @@ def check_claims(
     if fault:
         msg = f"a certificate must have {fault}. Fit again."
         raise ClaimError(msg)
-    claims = [_shape_claim(certificate, rows)]
-    if claims[-1].holds:
-        claims.append(_orthonormal_claim(certificate))
-    if claims[-1].holds:
-        claims.append(_fingerprint_claim(certificate, rows))
-    if not claims[-1].holds:
-        return tuple(claims)
+    claims: list[CheckedClaim] = []
+    for check in (_shape_claim, _orthonormal_claim, _fingerprint_claim):
+        claims.append(check(certificate, rows))
+        if not claims[-1].holds:
+            return tuple(claims)
     try:
         points, pairs = prepare_pairs(
             rows, certificate.pairs, rotate=False, storage=storage
@@ -143,10 +135,10 @@ def _prefix_claims(
     scan: bool,
 ) -> list[CheckedClaim]:
     """Check that a prefix is the first rows, and recompute all claims about them."""
-    k = prefix.n_components
+    k, own = prefix.n_components, {*OF_PREFIX, "components", "prefixes"}
     other = [
         name
-        for name in sorted({entry.name for entry in fields(prefix)} - _OF_PREFIX)
+        for name in sorted({entry.name for entry in fields(prefix)} - own)
         if not np.array_equal(getattr(prefix, name), getattr(whole, name))
     ]
     if not np.array_equal(prefix.components, whole.components[:k]):
@@ -161,10 +153,7 @@ def _prefix_claims(
     return [replace(c, name=f"first {k}: {c.name}") for c in claims]
 
 
-def _names_claims(
-    model: Any,  # noqa: ANN401 - a fitted estimator
-    names: Sequence[str] | None,
-) -> list[CheckedClaim]:
+def _names_claims(model: Fitted, names: Sequence[str] | None) -> list[CheckedClaim]:
     """Compare the names of the features, if model and data have names."""
     stated = getattr(model, "feature_names_in_", None)
     if stated is None or names is None:
@@ -199,7 +188,7 @@ def _pair_claims(
 
 
 def verify(
-    certificate: Certificate | Any,  # noqa: ANN401 - or a fitted estimator
+    certificate: Certificate | Fitted,
     X: ArrayLike | Rows,
     *,
     memory_limit: float = MEMORY_LIMIT,
@@ -284,7 +273,7 @@ def _fingerprint_claim(certificate: Certificate, rows: Rows) -> CheckedClaim:
     return CheckedClaim(name, stated[:12], found[:12], holds=stated == found)
 
 
-def _orthonormal_claim(certificate: Certificate) -> CheckedClaim:
+def _orthonormal_claim(certificate: Certificate, _: Rows) -> CheckedClaim:
     """Check that the components are orthonormal and stretch nothing."""
     exact = certificate.components.astype(np.float64)
     error = stretch = math.inf
@@ -316,12 +305,7 @@ def _distortion_claims(
     if n_stated > _MOST_WORST:
         listed = f"{n_stated:,} pairs where at most {_MOST_WORST:,} are listed"
     return [
-        CheckedClaim(
-            "distortion",
-            f"{certificate.distortion:.9f}",
-            f"{distortion:.9f}",
-            holds=abs(certificate.distortion - distortion) <= _TOLERANCE,
-        ),
+        _number_claim("distortion", certificate.distortion, distortion),
         CheckedClaim(
             "worst pairs",
             _listing(certificate.worst_pairs),
@@ -341,13 +325,8 @@ def _are_worst(
     pairs, stated = certificate.worst_pairs, certificate.worst_distortions
     if pairs.shape != summary.worst_pairs.shape or stated.shape != pairs.shape[:1]:
         return False
-    if pairs.min() < 0 or pairs.max() >= points.n_points:
-        return False
-    if np.unique(np.sort(pairs, axis=1), axis=0).shape != pairs.shape:
-        return False
-    if not points.are_distinct(pairs).all():
-        return False
-    if not counting.holds(pairs, points.n_points).all():
+    is_twice = np.unique(np.sort(pairs, axis=1), axis=0).shape != pairs.shape
+    if is_twice or weights_fault(counting, pairs, np.ones(len(pairs)), points):
         return False
     exact = exact_losses(points, pairs, certificate.components.astype(np.float64))
     return bool(
@@ -386,12 +365,13 @@ def _sampled_claims(certificate: Certificate, points: Points) -> list[CheckedCla
         fresh = drawn_losses(points, exact, secrets.randbits(63))
         n_above = int((fresh > distortion + _TOLERANCE).sum())
         chance = chance_of_more(n_above, fresh.size, stated or 0.0)
+        # A fresh sample that is rarer than this under the stated share contradicts it.
         claims.append(
             CheckedClaim(
                 "share of all pairs above (sampled anew)",
                 shown,
                 f"at most {share_of(fresh, distortion):.3e}",
-                holds=chance >= _RARE,
+                holds=chance >= 1e-9,
                 over=f"{over}, made for this check",
             )
         )
@@ -405,8 +385,15 @@ def _spectral_claim(
     points, pairs = prepare_pairs(rows, certificate.pairs, rotate=True, storage=storage)
     stated = certificate.spectral_ratio or math.nan
     found = spectral_ratio(points, pairs, certificate.n_components)
-    holds = math.isfinite(found) and abs(stated - found) <= _TOLERANCE * found
-    return CheckedClaim("spectral ratio", f"{stated:.9f}", f"{found:.9f}", holds=holds)
+    return _number_claim("spectral ratio", stated, found, max(1.0, found))
+
+
+def _number_claim(
+    name: str, stated: float, found: float, scale: float = 1.0
+) -> CheckedClaim:
+    """Compare a number with the one stated, relative to a scale."""
+    holds = math.isfinite(found) and abs(stated - found) <= _TOLERANCE * scale
+    return CheckedClaim(name, f"{stated:.9f}", f"{found:.9f}", holds=holds)
 
 
 def _listing(pairs: Indices) -> str:
@@ -422,13 +409,10 @@ def _lower_bound_claim(
     found, fault = _proved_bound(certificate, counting, points)
     if fault:
         return CheckedClaim("lower bound", f"{lower:.9f}", fault, holds=False)
-    crossing = lower > certificate.distortion
-    return CheckedClaim(
-        "lower bound",
-        f"{lower:.9f}{', above the distortion' if crossing else ''}",
-        f"{found:.9f}",
-        holds=abs(lower - found) <= _TOLERANCE and not crossing,
-    )
+    claim = _number_claim("lower bound", lower, found)
+    if lower <= certificate.distortion:
+        return claim
+    return replace(claim, stated=f"{claim.stated}, above the distortion", holds=False)
 
 
 def _proved_bound(

@@ -10,16 +10,15 @@ from isoproj.plot.marks import Chart, Dots
 from isoproj.reporting.facts import Facts
 from isoproj.reporting.wording import METHOD_NAMES
 
-_MOST_KEPT = "no projection under the cap keeps more"
-
 
 def charts_of(facts: Facts) -> dict[str, Chart]:
     """Return by name every chart that the report has facts for."""
     makers = {"histogram": _histogram, "curve": _curve, "frontier": _frontier}
     found = {name: make(facts) for name, make in makers.items() if facts[name]}
+    most = "no projection under the cap keeps more"
     for name, sides, labels in (
         ("history", ("upper", "lower"), ("distortion", "lower bound")),
-        ("kept_history", ("lower", "upper"), ("kept", _MOST_KEPT)),
+        ("kept_history", ("lower", "upper"), ("kept", most)),
     ):
         if len(facts[name]) > 1:
             found[name] = _history(facts[name], sides, labels)

@@ -16,7 +16,8 @@ from numpy.typing import ArrayLike
 from isoproj.numerics.arrays import Rows, check_points
 from isoproj.numerics.container import write_atomically
 from isoproj.numerics.extras import needed
-from isoproj.numerics.rounding import at_least, at_most, gap_in_words
+from isoproj.numerics.rounding import at_least, at_most, gap_in_words, paired
+from isoproj.numerics.spectral import Fitted, Foreign
 from isoproj.pairs.nearness import Metric
 from isoproj.plot import svg
 from isoproj.plot.images import image_shape_of
@@ -24,17 +25,10 @@ from isoproj.plot.marks import Chart
 from isoproj.plot.style import css_palette
 from isoproj.proof.certificate import certificate_of
 from isoproj.reporting import facts as sections
+from isoproj.reporting import wording
 from isoproj.reporting.charts import charts_of
 from isoproj.reporting.facts import Facts
-from isoproj.reporting.maps import maps_beside, new_points
-from isoproj.reporting.measuring import Scene
-from isoproj.reporting.wording import (
-    METHOD_NAMES,
-    amount,
-    commands,
-    percent,
-    sentences,
-)
+from isoproj.reporting.measuring import Scene, maps_beside, new_points
 
 SUFFIXES: dict[str, Literal["html", "markdown", "json"]] = {
     ".html": "html",
@@ -42,7 +36,6 @@ SUFFIXES: dict[str, Literal["html", "markdown", "json"]] = {
     ".md": "markdown",
     ".json": "json",
 }
-_TEMPLATES = Path(__file__).with_name("templates")
 # Widths of the two drawings of every chart: beside text, and on a phone.
 _WIDE, _NARROW = 720, 348
 
@@ -119,14 +112,14 @@ class Report:
 
 
 def report(
-    model: Any,  # noqa: ANN401 - an estimator or a certificate
+    model: Fitted,
     X: ArrayLike | Rows | None = None,
     *,
     heldout: ArrayLike | Rows | None = None,
     labels: Sequence[str] | None = None,
     image_shape: tuple[int, int] | None = None,
-    curve: Any = None,  # noqa: ANN401 - anything with three arrays
-    frontier: Any = None,  # noqa: ANN401 - of a room above this one
+    curve: Foreign = None,
+    frontier: Foreign = None,
     maps: Mapping[str, Any] | None = None,
     recall: int | Sequence[int] | None = None,
     metric: Metric = "euclidean",
@@ -239,8 +232,8 @@ def _rendered(name: str, facts: Facts, *, is_card: bool = False) -> str:
         "is_card": is_card,
         "title": facts["data"]["name"] or facts["model"]["name"] or "a fitted model",
         "sentence": markup(_strong_numbers(html.escape(facts["sentence"]))),
-        "say": sentences(facts),
-        "commands": commands(facts),
+        "say": wording.sentences(facts),
+        "commands": wording.commands(facts),
         # Charts are built as trees of elements, so that their texts are escaped.
         "charts": {
             name: {
@@ -251,7 +244,7 @@ def _rendered(name: str, facts: Facts, *, is_card: bool = False) -> str:
             for name, chart in drawn.items()
         },
         "palette": css_palette(),
-        "names": METHOD_NAMES,
+        "names": wording.METHOD_NAMES,
     }
     return str(template.render(**shown))
 
@@ -263,20 +256,22 @@ def _legend(chart: Chart) -> list[tuple[str, str]]:
 
 
 @functools.cache
-def _environment() -> Any:  # noqa: ANN401 - jinja2's
+def _environment() -> Foreign:
     """Return the templates; what is HTML escapes every text put into it."""
     jinja2 = needed("jinja2", extra="report", purpose="A report as HTML or Markdown")
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
         autoescape=lambda name: name is not None and ".html" in name,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters.update(percent=percent, amount=amount, gap=gap_in_words)
+    environment.filters.update(
+        percent=wording.percent, amount=wording.amount, gap=gap_in_words
+    )
     environment.filters.update(plain=_plain_markdown, fenced=_fenced)
-    environment.filters.update(at_least=at_least, at_most=at_most)
+    environment.filters.update(at_least=at_least, at_most=at_most, paired=paired)
     return environment
 
 

@@ -14,56 +14,55 @@ from numpy.typing import ArrayLike
 from isoproj.exceptions import ClaimError
 from isoproj.numerics.arrays import Rows, as_dense, check_points
 from isoproj.numerics.container import versions
-from isoproj.numerics.spectral import Indices
+from isoproj.numerics.spectral import Fitted, Foreign, Indices
 from isoproj.proof.audit import AuditResult
 from isoproj.proof.certificate import Certificate, certificate_of
 from isoproj.proof.verify import check_claims
-from isoproj.reporting.maps import prefixes_of
-from isoproj.reporting.measuring import Sample, Scene, audited, sample_rows
+from isoproj.reporting.measuring import Sample, Scene, audited, prefixes_of, sample_rows
 from isoproj.reporting.pictures import png_data
 
-FACTS_VERSION = 1
-_BINS = 64
 N_SHOWN = 6
 # A label is shown whole up to this many characters.
 _LONGEST = 280
-# A sequence is shown whole up to this many entries.
-_SHORT = 16
+
+# What needs the data, or is given beside them.
+_OF_DATA = (
+    "claims methods histogram curve frontier pca_worst_pairs heldout maps new_points"
+)
 
 Facts = dict[str, Any]
 
 
-def stated(model: Any, certificate: Certificate) -> Facts:  # noqa: ANN401
+def stated(model: Fitted, certificate: Certificate) -> Facts:
     """Return what a model states without its data; what needs them is None.
 
     The dict holds strings, numbers, None, lists and dicts only.
     """
+    guarantee = certificate.guarantee
     return {
         "format": "isoproj report",
-        "format_version": FACTS_VERSION,
+        "format_version": 1,
         "sentence": str(certificate),
         "model": _model_facts(model, certificate),
-        "data": _data_facts(certificate),
+        "data": {
+            "name": None,
+            **_told(certificate, "n_points n_features n_pairs n_identical"),
+            "things": certificate.pairs.things,
+            "pairs": certificate.pairs.described(certificate.pair_kind),
+            "fingerprint": certificate.fingerprint,
+        },
         "certificate": _bounds(certificate),
-        "claims": None,
-        "methods": None,
-        "histogram": None,
-        "curve": None,
-        "frontier": None,
         "worst_pairs": _bare_pairs(certificate),
-        "pca_worst_pairs": None,
-        "heldout": None,
         "nested": prefixes_of(certificate),
-        "maps": None,
-        "new_points": None,
-        "guarantee": _guarantee(certificate),
+        **dict.fromkeys(_OF_DATA.split()),
+        "guarantee": guarantee and _told(guarantee, "objective cap kept kept_bound"),
         "history": _history(model),
         "kept_history": _history(model, kept=True),
         "versions": versions(),
     }
 
 
-def _model_facts(model: Any, certificate: Certificate) -> Facts:  # noqa: ANN401
+def _model_facts(model: Fitted, certificate: Certificate) -> Facts:
     """Return parameters and status of a model, and a place for its name."""
     get_params = getattr(model, "get_params", None)
     given = {} if get_params is None else get_params(deep=False)
@@ -87,23 +86,17 @@ def _shown(value: object) -> str:
     """Return a parameter as text; arrays are told by their shape."""
     if value is None or isinstance(value, bool | int | float | str | np.generic):
         return str(value)
-    if isinstance(value, tuple | list) and len(value) <= _SHORT:
+    # A sequence is shown whole up to this many entries.
+    if isinstance(value, tuple | list) and len(value) <= 16:
         return str(value)
     shape = getattr(value, "shape", None)
     return type(value).__name__ if shape is None else f"array of shape {shape}"
 
 
-def _data_facts(certificate: Certificate) -> Facts:
-    """Return what the certificate knows of the data it was made for."""
-    return {
-        "name": None,
-        "n_points": certificate.n_points,
-        "n_features": certificate.n_features,
-        "n_pairs": certificate.n_pairs,
-        "n_identical": certificate.n_identical,
-        "pairs": certificate.pairs.described(certificate.pair_kind),
-        "fingerprint": certificate.fingerprint,
-    }
+def _told(source: object, names: str) -> Facts:
+    """Return attributes by name, arrays as lists."""
+    found = {name: getattr(source, name) for name in names.split()}
+    return {n: v.tolist() if isinstance(v, np.ndarray) else v for n, v in found.items()}
 
 
 def _bounds(certificate: Certificate) -> Facts:
@@ -111,16 +104,13 @@ def _bounds(certificate: Certificate) -> Facts:
     gap, hull = certificate.optimality_gap, certificate.hull
     proving = certificate.weighted_pairs if hull is None else hull.hull_pairs
     return {
-        "n_components": certificate.n_components,
-        "distortion": certificate.distortion,
-        "lower_bound": certificate.lower_bound,
+        **_told(certificate, "n_components distortion lower_bound proof"),
         "optimality_gap": gap if math.isfinite(gap) else None,
-        "proof": certificate.proof,
         "n_proving": proving.shape[0],
     }
 
 
-def given_curve(curve: Any, k: int) -> Facts:  # noqa: ANN401
+def given_curve(curve: Foreign, k: int) -> Facts:
     """Return the numbers of a curve that the caller computed."""
     return {
         "ks": [int(k) for k in curve.ks],
@@ -131,7 +121,7 @@ def given_curve(curve: Any, k: int) -> Facts:  # noqa: ANN401
     }
 
 
-def frontier(found: Any, certificate: Certificate) -> Facts:  # noqa: ANN401
+def frontier(found: Foreign, certificate: Certificate) -> Facts:
     """Return the numbers of a frontier, if it is of the model's points and size."""
     k = found.certificates[0].n_components
     if found.certificates[0].fingerprint != certificate.fingerprint:
@@ -147,16 +137,12 @@ def frontier(found: Any, certificate: Certificate) -> Facts:  # noqa: ANN401
         )
         raise ValueError(msg)
     return {
-        "objective": found.objective.value,
-        "lower_bound": found.lower_bound,
-        "cap": _floats(found.max_distortion),
-        "distortion": _floats(found.distortion),
-        "kept": _floats(found.kept),
-        "kept_bound": _floats(found.kept_bound),
+        "cap": found.max_distortion.tolist(),
+        **_told(found, "objective lower_bound distortion kept kept_bound"),
     }
 
 
-def _history(model: Any, *, kept: bool = False) -> list[Facts]:  # noqa: ANN401
+def _history(model: Fitted, *, kept: bool = False) -> list[Facts]:
     """Return the best bounds so far, round by round.
 
     The bounds are on the distortion or, with ``kept``, on what is kept under the cap.
@@ -180,20 +166,7 @@ def _history(model: Any, *, kept: bool = False) -> list[Facts]:  # noqa: ANN401
     return told[:-1:stride] + told[-1:]
 
 
-def _guarantee(certificate: Certificate) -> Facts | None:
-    """Return cap and share kept of a certificate, None without a cap."""
-    guarantee = certificate.guarantee
-    if guarantee is None:
-        return None
-    return {
-        "objective": guarantee.objective.value,
-        "cap": guarantee.cap,
-        "kept": guarantee.kept,
-        "kept_bound": guarantee.kept_bound,
-    }
-
-
-def checked_claims(model: Any, rows: Rows, max_pairs: int) -> Facts:  # noqa: ANN401
+def checked_claims(model: Fitted, rows: Rows, max_pairs: int) -> Facts:
     """Recompute the model's claims, all pairs if they are few enough."""
     scan = certificate_of(model).n_pairs <= max_pairs
     claims = check_claims(model, rows, scan=scan)
@@ -244,7 +217,7 @@ def _methods(sample: Sample, audits: dict[str, AuditResult]) -> list[Facts]:
             "distortion": max(0.0, result.distortion),
             # The worst pair of a sample loses no more than the worst of all.
             "distortion_is": "exact" if sample.is_whole else "at least",
-            "mean": result.mean,
+            "mean": max(0.0, result.mean),
             "quantiles": {f"{q:g}": value for q, value in result.quantiles.items()},
         }
         for name, result in audits.items()
@@ -254,13 +227,18 @@ def _methods(sample: Sample, audits: dict[str, AuditResult]) -> list[Facts]:
 def _histogram(scene: Scene) -> Facts:
     """Return the histograms of model and PCA over the same bins."""
     found = {
-        name: scene.audits[name].coarse_histogram(_BINS) for name in ("isoproj", "pca")
+        name: scene.audits[name].coarse_histogram(64) for name in ("isoproj", "pca")
     }
     return {
         "edges": _floats(found["pca"][1]),
         "counts": {name: counts.tolist() for name, (counts, _) in found.items()},
-        "sampling": scene.sample.facts | {"n_pairs": scene.audits["isoproj"].n_pairs},
+        "sampling": _sampling(scene.sample, scene.audits["isoproj"]),
     }
+
+
+def _sampling(sample: Sample, result: AuditResult) -> Facts:
+    """Return what was measured: how many rows, and how much of what counts."""
+    return sample.facts | {"n_pairs": result.n_pairs, "things": result.things}
 
 
 def told_pairs(
@@ -301,7 +279,7 @@ def _images(pair: Indices, rows: Rows, shape: tuple[int, int]) -> list[str] | No
 def _bare_pairs(certificate: Certificate) -> list[Facts]:
     """Return the worst pairs as the certificate states them."""
     pairs = certificate.worst_pairs[:N_SHOWN].tolist()
-    losses = certificate.worst_distortions[:N_SHOWN].tolist()
+    losses = np.maximum(0.0, certificate.worst_distortions[:N_SHOWN]).tolist()
     return [
         {"pair": pair, "isoproj": loss, "pca": None, "labels": None, "images": None}
         for pair, loss in zip(pairs, losses, strict=True)
@@ -316,7 +294,7 @@ def heldout(scene: Scene, rows: Rows, name: str | None, max_pairs: int) -> Facts
         "name": file_name(name),
         "n_points": int(rows.shape[0]),
         "methods": _methods(sample, audits),
-        "sampling": sample.facts | {"n_pairs": audits["isoproj"].n_pairs},
+        "sampling": _sampling(sample, audits["isoproj"]),
         "pairs": str(sample.pairs),
     }
 

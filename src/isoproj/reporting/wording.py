@@ -78,8 +78,9 @@ def _certificate(facts: Facts) -> str:
     bounds, data = facts["certificate"], facts["data"]
     what = "all" if data["pairs"] == "all" else "the"
     text = (
-        f"Over {what} {data['n_pairs']:,} pairs, the worst loses "
-        f"{bounds['distortion']:.4f} of its squared length. {_proof(bounds)} that no "
+        f"Over {what} {data['n_pairs']:,} {data['things']}, the worst loses "
+        f"{bounds['distortion']:.4f} of its squared length. "
+        f"{_proof(bounds, data['things'])} that no "
         f"projection to {bounds['n_components']} dimensions loses less than "
         f"{at_least(bounds['lower_bound'])}."
     )
@@ -92,14 +93,14 @@ def _certificate(facts: Facts) -> str:
     return text
 
 
-def _proof(bounds: Facts) -> str:
+def _proof(bounds: Facts, things: str) -> str:
     """Return what proves the lower bound, as subject and verb."""
     if bounds["proof"] == "hull":
         return (
-            f"The hull of the directions of {bounds['n_proving']:,} of these pairs, in "
-            f"a subspace of {bounds['n_components'] + 1} dimensions, proves"
+            f"{bounds['n_proving']:,} of these {things}, which point in all directions "
+            f"of a subspace of {bounds['n_components'] + 1} dimensions, prove"
         )
-    return f"Weights on {bounds['n_proving']:,} of these pairs prove"
+    return f"A weighted average over {bounds['n_proving']:,} of these {things} proves"
 
 
 def _cap(facts: Facts) -> str:
@@ -115,15 +116,16 @@ def _cap(facts: Facts) -> str:
 
 
 def _sampled(sampling: Facts) -> str:
+    measured = f"{sampling['n_pairs']:,} {sampling['things']}"
     if sampling["is_whole"]:
-        return f"Every one of {sampling['n_pairs']:,} pairs is counted."
+        return f"Every one of {measured} is counted."
     if sampling["n_rows"] == sampling["n_all"]:
         drawn = "drawn at random from those that count"
     else:
         drawn = f"of {sampling['n_rows']:,} rows drawn at random from "
         drawn += f"{sampling['n_all']:,}"
     return (
-        f"Sampled: {sampling['n_pairs']:,} pairs {drawn}. Figures marked ≥ are the "
+        f"Sampled: {measured} {drawn}. Figures marked ≥ are the "
         "worst of this sample, hence at most the true ones."
     )
 
@@ -131,8 +133,8 @@ def _sampled(sampling: Facts) -> str:
 def _histogram(facts: Facts) -> str:
     ours, pca = facts["methods"][:2]
     return (
-        f"{_sampled(facts['histogram']['sampling'])} The mean pair loses "
-        f"{ours['mean']:.4f} here and {pca['mean']:.4f} under PCA; the worst "
+        f"{_sampled(facts['histogram']['sampling'])} The mean loss is "
+        f"{ours['mean']:.4f} here and {pca['mean']:.4f} under PCA, the worst "
         f"{amount(ours)} and {amount(pca)} (dotted lines). The vertical axis is "
         "logarithmic, because bad pairs are few."
     )
@@ -142,9 +144,9 @@ def _curve(facts: Facts) -> str:
     if facts["curve"]["isoproj"] is not None:
         return "What the worst pair loses, and the bound proven at each dimension."
     return (
-        "The floor is what this certificate proves at each number of dimensions; a fit "
-        "to that number may prove more. No orthogonal projection reaches the shaded "
-        "region."
+        "The dashed line is the lower bound that this certificate proves at each "
+        "number of dimensions; a fit to that number may prove more. No orthogonal "
+        "projection reaches the shaded region."
     )
 
 

@@ -70,8 +70,8 @@ def close_pairs(
     X : array-like or sparse matrix of shape (n_points, n_features)
         The points.
     model : fitted estimator, array-like, linear layer or faiss transform
-        A linear map, as ``audit`` takes it. With a certificate over all pairs of these
-        points most close pairs need no reading.
+        A linear map, as ``audit`` takes it. A certificate over all pairs of these
+        points saves reading those that are near enough.
     radius : float
         Euclidean distance below which a pair counts.
     orientation : {"rows", "columns"} or None
@@ -96,7 +96,8 @@ def close_pairs(
     A map that stretches nothing leaves far what is far in the reduced vectors: a pair
     beyond the radius there is never close. A pair loses at most the share
     ``distortion``, so a pair within ``sqrt(1 - distortion)`` times the radius there is
-    always close. Only the pairs in between are read.
+    always close. Only the pairs in between are read. Distances are those of float64:
+    a pair whose distance is the radius but for rounding may count or not.
 
     Examples
     --------
@@ -146,7 +147,7 @@ class _Join:
         found, n_read = [np.empty((0, 2), dtype=np.intp)], 0
         # Adding the squared length of a row rounds once more.
         margins = 2.0 * self.side.margins(rows)[:, None]
-        own = self.side.norms[rows][:, None]
+        own = self.side.constants(rows)[:, None]
         for first in range(rows.start, self.side.n_rows, _COLUMNS):
             columns = slice(first, min(first + _COLUMNS, self.side.n_rows))
             values = self.side.values(rows, columns)

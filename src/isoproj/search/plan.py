@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from isoproj.numerics.arrays import Rows, check_points, is_number, is_whole
 from isoproj.numerics.maps import LinearMap, Orientation, linear_map
-from isoproj.numerics.rounding import at_least, at_most, trimmed
+from isoproj.numerics.rounding import at_least, at_most, counted, trimmed
 from isoproj.numerics.shown import Table, Tabular
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.storage import Storage
@@ -26,13 +26,15 @@ from isoproj.search.ranks import Needed, needed_rows, ranks_of
 
 # Hardest rows that a plan names.
 _NAMED = 10
+# Rows that a system fetches at most.
+_MOST = {"sqlite-vec": 4096, "elasticsearch": 10_000, "opensearch": 10_000}
 # Reduced copies of a row that differ by less, relative to the largest, are copies.
 _ROUNDING = 1e-5
 Ranks = NDArray[np.int64]
 
 
 class Recall(NamedTuple):
-    """Mean share of the true neighbours among the candidates; None if not counted."""
+    """Mean share of the true neighbours that are found; None if not counted."""
 
     rows: float | None
     queries: float | None
@@ -148,7 +150,7 @@ class SearchPlan(Tabular):
         Returns
         -------
         Recall
-            Of stored rows, and of queries; exact.
+            Of stored rows, and of queries: what is found however ties fall.
         """
         both = (self.row_ranks, self.query_ranks)
         return Recall(*(None if r is None else float((r <= m).mean()) for r in both))
@@ -158,7 +160,8 @@ class SearchPlan(Tabular):
 
         The systems must search the reduced vectors exactly; the losses of an
         approximate index come on top. Their rounding in float32 can swap rows that
-        nearly tie.
+        nearly tie. The factors of Qdrant, LanceDB, Elasticsearch and OpenSearch are for
+        codes that the system makes itself: plan with these, decoded, as ``reduced``.
 
         Parameters
         ----------
@@ -170,7 +173,9 @@ class SearchPlan(Tabular):
         Returns
         -------
         dict of str to dict
-            By system, the values of its parameters.
+            By system, the values of its parameters. A system that cannot fetch as many
+            is left out: sqlite-vec ends at 4,096 rows, Elasticsearch at 10,000,
+            OpenSearch at 10,000 and at a factor of 100.
 
         Raises
         ------
@@ -186,7 +191,7 @@ class SearchPlan(Tabular):
         m, n = number + stored, self.n_neighbors + stored
         # Systems round the product of a factor and n; the half keeps it from below m.
         factor = math.ceil(1e4 * (m + 0.5) / n) / 1e4
-        return {
+        words: dict[str, dict[str, float]] = {
             "faiss": {"k_factor": factor},
             "qdrant": {"limit": m, "oversampling": factor},
             "pgvector": {"LIMIT": m},
@@ -195,34 +200,37 @@ class SearchPlan(Tabular):
             "elasticsearch": {"oversample": factor},
             "opensearch": {"oversample_factor": factor},
         }
+        if factor > 100.0:
+            del words["opensearch"]
+        return {name: its for name, its in words.items() if m <= _MOST.get(name, m)}
 
     def __str__(self) -> str:
-        n = self.n_neighbors
-        share = f"all its {n}" if self.n_needed == n else f"{self.n_needed} of its {n}"
+        n, neighbors = self.n_neighbors, counted(self.n_neighbors, "neighbour")
+        share = "all" if self.n_needed == n else f"at least {self.n_needed} of"
         lines = [
-            f"{self.n_neighbors} neighbours ({self.metric}) among {self.n_rows:,} rows,"
+            f"{neighbors} ({self.metric}) among {self.n_rows:,} rows,"
             f" by {self.n_components:,} instead of {self.n_features:,} numbers a row "
             f"({self.score})"
         ]
         if self.row_candidates is not None and self.hardest_rows is not None:
             half, most = _quantiles(self.row_candidates)
             lines.append(
-                f"Fetch {self.every_row:,}: then every stored row has {share} "
-                f"neighbours among them. Half of the rows need at most {half:,}, 99 % "
-                f"at most {most:,}; row {self.hardest_rows[0]} needs most."
+                f"Fetch {self.every_row:,} besides the row itself: then every stored "
+                f"row has {share} its {neighbors} among them. Half of the rows need at "
+                f"most {half:,}, 99 % at most {most:,}; row {self.hardest_rows[0]} "
+                "needs most."
             )
         if self.query_candidates is not None:
             lines.append(
-                f"Fetch {self.new_query:,}: then a new query has {share} neighbours"
-                f" among them with probability at least {self._level}, "
+                f"Fetch {self.new_query:,}: then a new query has {share} its "
+                f"{neighbors} among them with probability at least {self._level}, "
                 f"if it is drawn like these {self.query_candidates.size:,} queries."
             )
-        found = zip(
-            ("stored rows", "queries"), self.recall(self.n_neighbors), strict=True
-        )
-        shares = [f"{value:.4f} ({who})" for who, value in found if value is not None]
+        names = "stored rows", "queries"
+        found = zip(self.recall(n), names, strict=True)
+        shares = [f"{at_least(s)} ({who})" for s, who in found if s is not None]
         lines.append(
-            f"Fetch {self.n_neighbors} only: the share of neighbours found is "
+            f"Fetch {n} only: the share of neighbours found is at least "
             f"{' and '.join(shares)}."
         )
         if self.ratio is not None:
@@ -245,12 +253,12 @@ class SearchPlan(Tabular):
             (level, self.new_query, self.query_candidates, found.queries),
         )
         rows = [
-            [who, *(f"{n:,}" for n in (m, *_quantiles(needed))), f"{share:.4f}"]
+            [who, *(f"{n:,}" for n in (m, *_quantiles(needed))), at_least(share)]
             for who, m, needed, share in told
-            if needed is not None
+            if needed is not None and share is not None
         ]
-        names = ("", "candidates", "half need", "99 % need", "found without more")
-        return names, rows
+        last = f"found if {self.n_neighbors:,} are fetched"
+        return ["", "candidates", "half need", "99 % need", last], rows
 
 
 def _quantiles(needed: Ranks) -> tuple[int, int]:
@@ -276,7 +284,7 @@ class Question:
         self.rows = check_points(X, self.storage)
         self.queries = check_queries(queries, self.rows, self.storage)
         if not stored and queries is None:
-            msg = "stored=False needs queries; got None. Pass queries, or stored=True."
+            msg = "counting queries alone needs queries; got None. Pass some."
             raise ValueError(msg)
         most = int(self.rows.shape[0]) - stored
         if not is_whole(n_neighbors) or not 1 <= n_neighbors <= most:
@@ -294,7 +302,7 @@ class Question:
         map: LinearMap | None = None,  # noqa: A002 - the user's word
         *,
         orientation: Orientation | None = None,
-        reduced: ArrayLike | Sequence[ArrayLike] | None = None,
+        reduced: ArrayLike | tuple[ArrayLike, ArrayLike | None] | None = None,
         score: Metric | None = None,
         confidence: float = CONFIDENCE,
         share: float = 1.0,
@@ -311,7 +319,7 @@ class Question:
             )
             raise ValueError(msg)
         if (map is None) == (reduced is None):
-            msg = "search_plan needs a map or reduced=(Z, ZQ), not both. Pass one."
+            msg = "search_plan needs either a map or reduced=(Z, ZQ). Pass one of them."
             raise ValueError(msg)
         ratio, linear, vectors = None, None, (self.rows, self.queries)
         if reduced is not None:
@@ -340,18 +348,18 @@ class Question:
         )
 
     def _checked(
-        self, reduced: ArrayLike | Sequence[ArrayLike | None]
+        self, reduced: ArrayLike | tuple[ArrayLike, ArrayLike | None]
     ) -> tuple[Rows, Rows | None]:
         """Return reduced rows and queries, one for each; else raise ValueError."""
-        given = reduced if isinstance(reduced, tuple | list) else (reduced, None)
+        given: Any = reduced if isinstance(reduced, tuple) else (reduced, None)
         if len(given) != 2 or (given[1] is None) != (self.queries is None):
             msg = (
                 "reduced must be (Z, ZQ), the reduced rows and the reduced queries, or "
                 "Z where there are no queries. Pass one for each that you pass."
             )
             raise ValueError(msg)
-        rows = check_points(given[0], self.storage)
-        queries = check_queries(given[1], rows, self.storage)
+        rows = check_points(given[0], self.storage, name="reduced rows")
+        queries = check_queries(given[1], rows, self.storage, "reduced queries")
         pairs: Sequence[tuple[str, Rows, Rows]] = (
             ("X", rows, self.rows),
             ("queries", queries, self.queries),
@@ -455,7 +463,7 @@ def search_plan(
     *,
     share: float = 1.0,
     score: Metric | None = None,
-    reduced: ArrayLike | Sequence[ArrayLike] | None = None,
+    reduced: ArrayLike | tuple[ArrayLike, ArrayLike | None] | None = None,
     orientation: Orientation | None = None,
     stored: bool = True,
 ) -> SearchPlan:
@@ -481,7 +489,7 @@ def search_plan(
     score : {"euclidean", "cosine", "inner_product"} or None
         How near reduced vectors are; None means ``metric``. For vectors of length 1 the
         cosine of reduced vectors often finds more than their distance.
-    reduced : pair of array-like (Z, ZQ), array-like Z, or None
+    reduced : tuple of array-like (Z, ZQ), array-like Z, or None
         In place of a map, the reduced rows and queries as any system orders them:
         decoded codes, another model's vectors, signs as -1 and 1.
     orientation : {"rows", "columns"} or None

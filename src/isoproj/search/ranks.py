@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isoproj.numerics.spectral import Array, Indices
-from isoproj.pairs.nearness import Nearness, candidates, with_all, without_own
+from isoproj.pairs.nearness import Nearness, candidates, without_own
 from isoproj.proof.recall import walked
 
 # Rows of a block.
@@ -55,14 +55,8 @@ def needed_rows(side: Nearness, k: int, counts: NDArray[np.int64]) -> Needed:
     """
     n_queries, is_own = int(side.fast_queries.shape[0]), side.queries is None
 
-    def leave_out(values: NDArray[Any], queries: slice, rows: slice) -> None:
-        own = np.arange(max(queries.start, rows.start), min(queries.stop, rows.stop))
-        own = own[counts[own] == 1]
-        values[own - queries.start, own - rows.start] = np.inf
-
     def visit(queries: slice) -> tuple[Indices, Indices, Indices, NDArray[np.bool_]]:
-        chosen = leave_out if is_own else with_all
-        query, row, _ = candidates(side, queries, k, leave_out=chosen)
+        query, row, _ = candidates(side, queries, k, counts)
         values, tolerances = side.exact(query + queries.start, row)
         order = np.lexsort((values, query))
         query, row = query[order], row[order]
@@ -106,14 +100,15 @@ class _Count:
 
     def visit(self, queries: slice) -> NDArray[np.int64]:
         """Return the ranks of one block of queries."""
-        bars, limits, spare = self._bars(queries)
+        limits, spare = self._limits(queries)
+        bars = limits - self.side.constants(queries)[:, None]
         wide = 2.0 * self.side.margins(queries)
         ranks = np.zeros(bars.shape, dtype=np.int64)
         for first in range(0, self.side.n_rows, _ROWS):
             rows = slice(first, min(first + _ROWS, self.side.n_rows))
             values = self.side.values(queries, rows)
             if self.is_own:
-                without_own(values, queries, rows)
+                without_own(values, queries, rows, self.needed.counts)
             highest = (bars.max(axis=1) + wide).astype(values.dtype)
             highest = np.nextafter(highest, np.inf, dtype=values.dtype)
             entries = np.flatnonzero(~(values > highest[:, None]))
@@ -122,18 +117,29 @@ class _Count:
                 near = values[at, row].astype(np.float64)
                 kept = near != np.inf
                 at, row, near = at[kept], row[kept] + first, near[kept]
-                self._add(ranks, queries, at, row, near, (bars, limits, wide))
-        if self.is_own and self.has_copies:
-            own = np.arange(queries.start, queries.stop)
-            low = self._low(own, own)[:, None]
-            ranks += (low <= limits) * (self.needed.counts[own] - 1)[:, None]
+                if at.size == 0:
+                    continue
+                gaps = near[:, None] - bars[at]
+                is_below = ~(gaps > 0.0)
+                is_unclear = np.abs(gaps) <= wide[at, None]
+                query, some = at + queries.start, np.flatnonzero(is_unclear.any(axis=1))
+                if self.side.error > 0.0 and some.size:
+                    least = np.subtract(*self.side.exact(query[some], row[some]))
+                    settled = least[:, None] <= limits[at[some]]
+                    is_below[some] = np.where(is_unclear[some], settled, is_below[some])
+                counted: NDArray[Any] = is_below
+                if self.has_copies:
+                    weights = self.needed.counts[row] - (self.is_own & (row == query))
+                    counted = is_below * weights[:, None]
+                starts = np.flatnonzero(np.diff(at, prepend=-1))
+                sums = np.add.reduceat(counted, starts, axis=0, dtype=np.int64)
+                ranks[at[starts]] += sums
         return np.sort(ranks - spare, axis=1)
 
-    def _bars(self, queries: slice) -> tuple[Array, Array, NDArray[np.int64]]:
-        """Return what the needed rows of queries are compared with; shape (n, k).
+    def _limits(self, queries: slice) -> tuple[Array, NDArray[np.int64]]:
+        """Return the values up to which rows count for needed ones, shape (n, k).
 
-        These are values as products give them, values that count as ties at most, and
-        the numbers of copies that are not needed.
+        The second array has the numbers of copies that are not needed.
         """
         needed, k = self.needed, self.needed.k
         edges = needed.starts[queries.start : queries.stop + 1]
@@ -141,7 +147,7 @@ class _Count:
         query = np.repeat(np.arange(queries.start, queries.stop), np.diff(edges))
         row, is_last = needed.rows[own], needed.is_last[own]
         values, tolerances = self.side.exact(query, row)
-        limits, fast = values + tolerances, self.side.fast_values(query, row)
+        limits = values + tolerances
         spare = np.where(is_last, needed.spare[query], 0)
         n_copies = needed.counts[row] - (self.is_own & (row == query)) - spare
         # A row stands for its copies; of more than k places the last k count.
@@ -149,36 +155,4 @@ class _Count:
         order = repeated[np.lexsort((-limits[repeated], query[repeated]))]
         start = np.searchsorted(query[order], np.arange(queries.start, queries.stop))
         chosen = order[start[:, None] + np.arange(k)]
-        return fast[chosen], limits[chosen], spare[chosen]
-
-    def _low(self, query: Indices, row: Indices) -> Array:
-        """Return the least that the exact values of pairs may be."""
-        values, tolerances = self.side.exact(query, row)
-        return values - tolerances
-
-    def _add(
-        self,
-        ranks: NDArray[np.int64],
-        queries: slice,
-        at: Indices,
-        row: Indices,
-        near: Array,
-        against: tuple[Array, Array, Array],
-    ) -> None:
-        """Count rows, given with the value that products give, in the ranks."""
-        if at.size == 0:
-            return
-        bars, limits, wide = against
-        gaps = near[:, None] - bars[at]
-        is_below = ~(gaps > 0.0)
-        is_unclear = np.abs(gaps) <= wide[at, None]
-        some = np.flatnonzero(is_unclear.any(axis=1))
-        if self.side.error > 0.0 and some.size:
-            low = self._low(at[some] + queries.start, row[some])
-            settled = low[:, None] <= limits[at[some]]
-            is_below[some] = np.where(is_unclear[some], settled, is_below[some])
-        starts = np.flatnonzero(np.diff(at, prepend=-1))
-        counted: NDArray[Any] = is_below
-        if self.has_copies:
-            counted = is_below * self.needed.counts[row][:, None]
-        ranks[at[starts]] += np.add.reduceat(counted, starts, axis=0, dtype=np.int64)
+        return limits[chosen], spare[chosen]

@@ -23,14 +23,7 @@ def to_faiss(certificate: Certificate, mean: ArrayLike | None = None) -> bytes:
     k, n_features = matrix.shape
     offset = np.empty(0) if mean is None else offset_of(certificate, mean)
     bias = offset.astype("<f4")
-    return b"".join(
-        [
-            b"LTra",
-            struct.pack("<?", mean is not None),
-            struct.pack("<Q", matrix.size),
-            matrix.tobytes(),
-            struct.pack("<Q", bias.size),
-            bias.tobytes(),
-            struct.pack("<ii?", n_features, k, True),
-        ]
-    )
+    head = struct.pack("<4s?Q", b"LTra", mean is not None, matrix.size)
+    tail = struct.pack("<ii?", n_features, k, True)
+    size = struct.pack("<Q", bias.size)
+    return head + matrix.tobytes() + size + bias.tobytes() + tail

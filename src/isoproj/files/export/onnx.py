@@ -14,9 +14,7 @@ from isoproj._version import __version__
 from isoproj.files.export.matrices import offset_of
 from isoproj.proof.certificate import Certificate
 
-# Numbers from onnx.proto: format version, operator set, and type of a float.
-_IR_VERSION = 8
-_OPSET = 13
+# Number of the type float in onnx.proto.
 _FLOAT = 1
 
 
@@ -32,25 +30,20 @@ def to_onnx(certificate: Certificate, mean: ArrayLike | None = None) -> bytes:
         offset = offset_of(certificate, mean).astype("<f4")
         inputs, operation = [*inputs, "B"], "Gemm"
         tensors.append(_tensor("B", offset))
-    node = (
-        b"".join(_text(1, name) for name in inputs)
-        + _text(2, "Z")
-        + _text(3, "project")
-        + _text(4, operation)
+    node = _message(
+        *((1, name) for name in inputs), (2, "Z"), (3, "project"), (4, operation)
     )
-    graph = (
-        _field(1, node)
-        + _text(2, "isoproj")
-        + b"".join(_field(5, tensor) for tensor in tensors)
-        + _field(11, _value("X", n_features))
-        + _field(12, _value("Z", k))
+    graph = _message(
+        (1, node),
+        (2, "isoproj"),
+        *((5, tensor) for tensor in tensors),
+        (11, _value("X", n_features)),
+        (12, _value("Z", k)),
     )
-    return (
-        _number(1, _IR_VERSION)
-        + _text(2, "isoproj")
-        + _text(3, __version__)
-        + _field(7, graph)
-        + _field(8, _text(1, "") + _number(2, _OPSET))
+    # Version 8 of the format, and version 13 of its own operators.
+    operators = _message((1, ""), (2, 13))
+    return _message(
+        (1, 8), (2, "isoproj"), (3, __version__), (7, graph), (8, operators)
     )
 
 
@@ -64,29 +57,26 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-def _number(field: int, value: int) -> bytes:
-    """Encode a field with an integer."""
-    return _varint(field << 3) + _varint(value)
-
-
-def _field(field: int, content: bytes) -> bytes:
-    """Encode a field with bytes or a message."""
-    return _varint(field << 3 | 2) + _varint(len(content)) + content
-
-
-def _text(field: int, text: str) -> bytes:
-    """Encode a field with a text."""
-    return _field(field, text.encode())
+def _message(*fields: tuple[int, int | str | bytes]) -> bytes:
+    """Encode fields: a number each, and an integer, a text or a message."""
+    out = b""
+    for field, value in fields:
+        if isinstance(value, int):
+            out += _varint(field << 3) + _varint(value)
+        else:
+            content = value.encode() if isinstance(value, str) else value
+            out += _varint(field << 3 | 2) + _varint(len(content)) + content
+    return out
 
 
 def _tensor(name: str, matrix: np.ndarray) -> bytes:
     """Encode a named float32 array."""
-    sizes = b"".join(_number(1, size) for size in matrix.shape)
-    return sizes + _number(2, _FLOAT) + _text(8, name) + _field(9, matrix.tobytes())
+    sizes = ((1, size) for size in matrix.shape)
+    return _message(*sizes, (2, _FLOAT), (8, name), (9, matrix.tobytes()))
 
 
 def _value(name: str, width: int) -> bytes:
     """Encode a named float matrix with any number of rows and ``width`` columns."""
-    shape = _field(1, _text(2, "N")) + _field(1, _number(1, width))
-    tensor = _number(1, _FLOAT) + _field(2, shape)
-    return _text(1, name) + _field(2, _field(1, tensor))
+    shape = _message((1, _message((2, "N"))), (1, _message((1, width))))
+    tensor = _message((1, _FLOAT), (2, shape))
+    return _message((1, name), (2, _message((1, tensor))))

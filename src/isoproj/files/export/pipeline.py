@@ -11,6 +11,7 @@ from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.pipeline import Pipeline
 
 from isoproj.numerics.extras import needed
+from isoproj.numerics.spectral import Foreign
 from isoproj.proof.certificate import Certificate
 
 
@@ -18,7 +19,7 @@ def to_pipeline(
     certificate: Certificate,
     names: Sequence[str] | None = None,
     mean: ArrayLike | None = None,
-) -> Any:  # noqa: ANN401 - scikit-learn's
+) -> Foreign:
     """Return a fitted pipeline with one step of scikit-learn that projects.
 
     The step is a ``TruncatedSVD``, whose ``transform`` is ``X @ components_.T``, or a

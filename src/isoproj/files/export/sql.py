@@ -11,7 +11,6 @@ from isoproj.files.export.matrices import offset_of
 from isoproj.numerics.rounding import at_least
 from isoproj.proof.certificate import Certificate
 
-_IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 # Most numbers in a vector of pgvector.
 _WIDEST = 16_000
 
@@ -116,7 +115,7 @@ def _quoted(name: str) -> str:
 
     In quotes a reserved word such as ``select`` is a name like any other.
     """
-    if not _IDENTIFIER.fullmatch(name):
+    if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", name):
         msg = (
             "the function's name must be lower-case letters, digits and underscores; "
             f"got {name!r}. Choose one like isoproj_project."

@@ -23,6 +23,7 @@ from isoproj.files.read.sources import (
     sparse_matrix,
 )
 from isoproj.numerics.arrays import Rows
+from isoproj.numerics.spectral import Foreign
 from isoproj.numerics.storage import Storage
 
 # Arrays that scipy.sparse.save_npz writes for each sparse format.
@@ -33,8 +34,6 @@ _SPARSE_PARTS = {
     "coo": ("data", "row", "col"),
     "dia": ("data", "offsets"),
 }
-# Name of a sparse matrix in an .npz file, which stores none.
-_SPARSE_NAME = "matrix"
 
 
 def array_contents(source: Source) -> list[Content]:
@@ -86,7 +85,7 @@ def read_array(
             return _read_tensor(file, content, storage), content.name
 
 
-def _read_tensor(file: Any, content: Content, storage: Storage) -> NDArray[Any]:  # noqa: ANN401
+def _read_tensor(file: Foreign, content: Content, storage: Storage) -> NDArray[Any]:
     """Read one tensor of an open safetensors file, a matrix slice by slice."""
     if not content.is_matrix or not content.shape[0]:
         return np.asarray(file.get_tensor(content.name))
@@ -205,7 +204,8 @@ def _npz_contents(source: Source) -> list[Content]:
         # The arrays are the parts of one sparse matrix.
         whole = tuple(map(int, _read_member(archive, members["shape"]).tolist()))
         kind = next(content.dtype for content in contents if content.name == "data")
-        return [Content(_SPARSE_NAME, whole, f"sparse {kind}")]
+        # Name of a sparse matrix in an .npz file, which stores none.
+        return [Content("matrix", whole, f"sparse {kind}")]
 
 
 def _read_npz(source: Source, content: Content, storage: Storage) -> Rows:

@@ -17,12 +17,10 @@ from isoproj.files.read.sources import (
     choose_columns,
     parsing,
 )
-from isoproj.numerics.arrays import not_finite
+from isoproj.numerics.arrays import checked_rows, not_finite
 from isoproj.numerics.extras import needed
+from isoproj.numerics.spectral import Foreign
 from isoproj.numerics.storage import Storage, check_exact
-
-# Length of a list that the size of a batch of lists is computed with.
-_USUAL_LENGTH = 2**11
 
 
 def column_contents(source: Source) -> list[Content]:
@@ -45,7 +43,8 @@ def read_columns(
     chosen = choose_fields(source.name, list(schema), selection)
     names, is_list = tuple(field.name for field in chosen), _is_list(chosen[0])
     with parsing(source):
-        width = _USUAL_LENGTH if is_list else len(names)
+        # Length of a list that the size of a batch of lists is computed with.
+        width = 2**11 if is_list else len(names)
         step = max(1, storage.slice_bytes // (8 * width))
         batches = _batches(source, names, step)
         points = gathered_rows(source.name, batches, chosen, storage, n_rows)
@@ -96,7 +95,7 @@ def gathered_rows(
     return rows[:filled]
 
 
-def _parts(batch: Any, itemsize: int, slice_bytes: int) -> Iterator[Any]:  # noqa: ANN401
+def _parts(batch: Foreign, itemsize: int, slice_bytes: int) -> Iterator[Any]:
     """Yield slices of about ``slice_bytes`` of a batch, without copies."""
     if not batch.num_rows:
         return
@@ -106,7 +105,7 @@ def _parts(batch: Any, itemsize: int, slice_bytes: int) -> Iterator[Any]:  # noq
         yield batch.slice(start, step)
 
 
-def _pyarrow(module: str, source: Source) -> Any:  # noqa: ANN401 - a module
+def _pyarrow(module: str, source: Source) -> Foreign:
     """Return a module of pyarrow, or raise MissingExtraError."""
     return needed(module, extra="io", purpose=source.format.title)
 
@@ -155,25 +154,19 @@ def _arrow_batches(
             yield opened.get_batch(number)
 
 
-def _is_number(field: Any) -> bool:  # noqa: ANN401 - pyarrow's
+def _is_number(field: Foreign) -> bool:
     """Return whether a column holds numbers."""
     types = needed("pyarrow.types", extra="io", purpose="Arrow")
-    kind = field.type
-    return bool(
-        types.is_floating(kind) or types.is_integer(kind) or types.is_boolean(kind)
-    )
+    kinds = (types.is_floating, types.is_integer, types.is_boolean)
+    return any(is_kind(field.type) for is_kind in kinds)
 
 
-def _is_list(field: Any) -> bool:  # noqa: ANN401 - pyarrow's
+def _is_list(field: Foreign) -> bool:
     """Return whether a column holds lists of numbers."""
     types = needed("pyarrow.types", extra="io", purpose="Arrow")
-    kind = field.type
-    is_list = (
-        types.is_list(kind)
-        or types.is_large_list(kind)
-        or types.is_fixed_size_list(kind)
-    )
-    return bool(is_list and _is_number(kind.value_field))
+    kinds = (types.is_list, types.is_large_list, types.is_fixed_size_list)
+    is_list = any(is_kind(field.type) for is_kind in kinds)
+    return is_list and _is_number(field.type.value_field)
 
 
 def choose_fields(source: str, fields: list[Any], selection: Selection) -> list[Any]:
@@ -207,7 +200,7 @@ def choose_fields(source: str, fields: list[Any], selection: Selection) -> list[
     raise FormatError(msg)
 
 
-def _numbers(column: Any) -> NDArray[Any]:  # noqa: ANN401 - pyarrow's
+def _numbers(column: Foreign) -> NDArray[Any]:
     """Return a column as an array; missing values are NaN."""
     values: NDArray[Any] = np.asarray(column.to_numpy(zero_copy_only=False))
     # A boolean column with missing values comes as objects.
@@ -225,10 +218,7 @@ def _beside(
 
 
 def _stacked(
-    source: str,
-    column: Any,  # noqa: ANN401 - pyarrow's
-    start: int,
-    width: int | None,
+    source: str, column: Foreign, start: int, width: int | None
 ) -> NDArray[Any]:
     """Return a column of lists as rows; raise FormatError if lengths differ.
 
@@ -252,3 +242,76 @@ def _stacked(
         raise FormatError(msg)
     flat = _numbers(compute.list_flatten(column))
     return flat.reshape(lengths.size, width)
+
+
+_NAME = "the Arrow data"
+
+
+def from_arrow(
+    data: Foreign,
+    *,
+    columns: str | Sequence[str] | None = None,
+    memory_limit: float = float("inf"),
+) -> NDArray[Any]:
+    """Read the rows of a table of another library as a matrix, batch by batch.
+
+    Any object with ``__arrow_c_stream__`` or ``__arrow_c_array__`` will do: tables and
+    readers of pyarrow, data frames of polars and pandas, relations of DuckDB, tables of
+    LanceDB (as ``table.search().to_arrow()`` or ``to_batches()``), data sets of Hugging
+    Face (``dataset.data.table``). Needs pyarrow: ``pip install 'isoproj[io]'``.
+
+    Parameters
+    ----------
+    data : object with ``__arrow_c_stream__`` or ``__arrow_c_array__``
+        A table of columns. A stream is read once and to its end.
+    columns : str or sequence of str, optional
+        Columns to read: several columns of numbers, or one column of lists of equal
+        length. Without them the only column of lists, else all columns.
+    memory_limit : float, default=inf
+        Bytes that the rows may take in memory; beyond it they lie in a scratch file.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_features)
+        Finite numbers, in the smallest type that holds those of all columns.
+
+    Raises
+    ------
+    FormatError
+        If there is no such column, if lists differ in length, or if a value is missing
+        or not finite.
+
+    Examples
+    --------
+    >>> import pyarrow
+    >>> table = pyarrow.table({"id": [7, 8], "embedding": [[1.0, 2.0], [3.0, 4.0]]})
+    >>> from_arrow(table)
+    array([[1., 2.],
+           [3., 4.]])
+    >>> from_arrow(table, columns="id")
+    array([[7],
+           [8]])
+    """
+    spec = columns if columns is None or isinstance(columns, str) else ",".join(columns)
+    reader = _reader(data)
+    fields = choose_fields(_NAME, list(reader.schema), Selection(columns=spec))
+    rows = gathered_rows(_NAME, reader, fields, Storage(memory_limit))
+    try:
+        return np.asarray(checked_rows(rows, _NAME))
+    except ValueError as error:
+        raise FormatError(str(error)) from None
+
+
+def _reader(data: Foreign) -> Foreign:
+    """Return a reader of record batches; raise TypeError if there are none."""
+    pyarrow = needed("pyarrow", extra="io", purpose="Arrow data")
+    if hasattr(data, "__arrow_c_stream__"):
+        return pyarrow.RecordBatchReader.from_stream(data)
+    if hasattr(data, "__arrow_c_array__"):
+        batch = pyarrow.record_batch(data)
+        return pyarrow.RecordBatchReader.from_batches(batch.schema, [batch])
+    msg = (
+        "data must export Arrow (__arrow_c_stream__ or __arrow_c_array__); got "
+        f"{type(data).__name__}. Pass a table, a data frame or a reader."
+    )
+    raise TypeError(msg)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from isoproj.files.read.sources import (
     Content,
@@ -14,14 +13,11 @@ from isoproj.files.read.sources import (
 )
 from isoproj.numerics.arrays import Rows
 from isoproj.numerics.extras import needed
+from isoproj.numerics.spectral import Foreign
 from isoproj.numerics.storage import Storage
 
-# Members of AnnData that have one row an observation.
-_PLACE = re.compile(r"X|(layers|obsm)/[^/]+")
-_SPARSE = ("csr_matrix", "csc_matrix")
 
-
-def is_anndata(file: Any) -> bool:  # noqa: ANN401 - h5py has no types
+def is_anndata(file: Foreign) -> bool:
     """Return whether an open HDF5 file was written by anndata."""
     return _text(file.attrs.get("encoding-type")) == "anndata"
 
@@ -52,15 +48,15 @@ def read_hdf5(
         return storage.filled(item, item.shape, item.dtype), content.name
 
 
-def _contents(file: Any) -> list[Content]:  # noqa: ANN401 - h5py has no types
+def _contents(file: Foreign) -> list[Content]:
     """Return all data sets of a file; of AnnData ``X``, ``layers`` and ``obsm``."""
     contents: list[Content] = []
 
-    def see(name: str, item: Any) -> None:  # noqa: ANN401
+    def see(name: str, item: Foreign) -> None:
         if hasattr(item, "shape"):
             shape, dtype = item.shape or (), item.dtype
             kind = dtype.str if dtype.kind in "biuf" else f"other {dtype}"
-        elif _text(item.attrs.get("encoding-type")) in _SPARSE:
+        elif _text(item.attrs.get("encoding-type")) in ("csr_matrix", "csc_matrix"):
             shape, kind = item.attrs["shape"], f"sparse {item['data'].dtype.str}"
         else:
             return
@@ -69,7 +65,11 @@ def _contents(file: Any) -> list[Content]:  # noqa: ANN401 - h5py has no types
     file.visititems(see)
     if not is_anndata(file):
         return contents
-    return [c for c in contents if c.is_matrix and _PLACE.fullmatch(c.name)]
+    return [
+        c
+        for c in contents
+        if c.is_matrix and re.compile(r"X|(layers|obsm)/[^/]+").fullmatch(c.name)
+    ]
 
 
 def _matrix_asked(selection: Selection, contents: list[Content]) -> Selection:
@@ -83,7 +83,7 @@ def _matrix_asked(selection: Selection, contents: list[Content]) -> Selection:
     return Selection(array=asked)
 
 
-def _refuse_elsewhere(data: Any, name: str) -> None:  # noqa: ANN401
+def _refuse_elsewhere(data: Foreign, name: str) -> None:
     """Raise ValueError if the numbers of a data set lie in another file than this."""
     # A small file from a stranger could otherwise return any file of this machine.
     if data.is_virtual or data.external or data.file.filename != name:
@@ -91,7 +91,7 @@ def _refuse_elsewhere(data: Any, name: str) -> None:  # noqa: ANN401
         raise ValueError(msg)
 
 
-def _read_sparse(item: Any, name: str) -> Rows:  # noqa: ANN401
+def _read_sparse(item: Foreign, name: str) -> Rows:
     """Return the sparse matrix that a group holds."""
     parts = [item[part] for part in ("data", "indices", "indptr")]
     for part in parts:
@@ -100,6 +100,6 @@ def _read_sparse(item: Any, name: str) -> Rows:  # noqa: ANN401
     return sparse_matrix(kind, [part[...] for part in parts], item.attrs["shape"])
 
 
-def _text(value: Any) -> str:  # noqa: ANN401
+def _text(value: Foreign) -> str:
     """Return an attribute as text."""
     return value.decode() if isinstance(value, bytes) else str(value)

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from isoproj.exceptions import FormatError, IsoprojError
 from isoproj.files.formats import HEAD_SIZE, refuse_pickle
 from isoproj.files.read.reading import holds_model, read_points
-from isoproj.files.read.sources import split_name, whole_file
+from isoproj.files.read.sources import split_name
 from isoproj.numerics.arrays import as_dense
-from isoproj.numerics.container import read_container
+from isoproj.numerics.container import read_container, whole_file
 from isoproj.numerics.extras import needed
 from isoproj.numerics.maps import Orientation, linear_map
-from isoproj.numerics.spectral import Array
+from isoproj.numerics.spectral import Array, Foreign
 from isoproj.pairs.rule import PairRule
 from isoproj.proof.certificate import Certificate
 
@@ -146,7 +146,7 @@ def _dense_module(folder: Path) -> NDArray[Any]:
     return weight
 
 
-def _faiss(path: Path, head: bytes) -> Any:  # noqa: ANN401 - an object of faiss
+def _faiss(path: Path, head: bytes) -> Foreign:
     """Return a transform, or an index with transforms before it."""
     faiss = needed("faiss", extra="maps", purpose="A transform of faiss")
     if head.startswith(_FAISS_INDEX):
@@ -162,7 +162,7 @@ def _faiss(path: Path, head: bytes) -> Any:  # noqa: ANN401 - an object of faiss
         return faiss.read_VectorTransform(str(path))
 
 
-def _skops(path: Path) -> Any:  # noqa: ANN401 - an estimator
+def _skops(path: Path) -> Foreign:
     """Return the estimator of a skops file, if it needs no type but known ones."""
     skops = needed("skops.io", extra="export", purpose="A skops pipeline")
     with whole_file(path, "skops"):
@@ -190,11 +190,7 @@ def _onnx(path: Path) -> NDArray[Any]:
 
 
 def _layer_of(
-    path: Path,
-    onnx: Any,  # noqa: ANN401 - a module
-    graph: Any,  # noqa: ANN401 - of onnx
-    tensors: dict[str, Any],
-    at: str,
+    path: Path, onnx: Foreign, graph: Foreign, tensors: dict[str, Any], at: str
 ) -> NDArray[Any]:
     """Follow a graph from its input; return the matrix of its only linear layer."""
     matrix: NDArray[Any] | None = None

@@ -7,17 +7,18 @@ import gzip
 import io
 import sys
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import scipy.sparse
 
-from isoproj.exceptions import FormatError, IsoprojError
+from isoproj.exceptions import FormatError
 from isoproj.files.formats import HEAD_SIZE, Format, decide, is_gzip
 from isoproj.numerics.arrays import Rows
+from isoproj.numerics.container import whole_file
 from isoproj.numerics.storage import MEMORY_LIMIT, SLICE_BYTES
 
 # Files that unpack to so many bytes are read whatever the limit.
@@ -203,25 +204,6 @@ def _missing(path: Path) -> str:
     )
     hint = f"Did you mean {folder / near[0]}?" if near else "Check the name."
     return f"{path} does not exist. {hint}"
-
-
-@contextmanager
-def whole_file(name: str | Path, title: str) -> Iterator[None]:
-    """Turn any exception of a parser over a damaged file into a FormatError."""
-    try:
-        yield
-    except (IsoprojError, MemoryError):
-        raise
-    except Exception as error:
-        # For files they cannot parse, libraries raise OSError without a number.
-        if isinstance(error, OSError) and error.errno and error.strerror:
-            raise
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        msg = (
-            f"{name} must be a whole {title} file; reading it fails: "
-            f"{reason.rstrip('.')}. Fetch or make it again."
-        )
-        raise FormatError(msg) from None
 
 
 def parsing(source: Source) -> AbstractContextManager[None]:

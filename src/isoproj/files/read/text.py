@@ -22,9 +22,9 @@ from isoproj.files.read.sources import (
     parsing,
 )
 from isoproj.numerics.rounding import counted
+from isoproj.numerics.spectral import Foreign
 from isoproj.numerics.storage import MEMORY_LIMIT
 
-_DELIMITERS = ",;\t"
 # What stands in tables for a value that is missing.
 _MISSING = {"", "na", "n/a", "nan", "null", "none", "?", "-"}
 
@@ -37,10 +37,6 @@ class _Layout:
     names: tuple[str, ...] | None
     n_skipped: int
     n_columns: int
-
-
-# Bytes that the fields of a line take while they are looked at, for every field.
-_FIELD = 200
 
 
 def text_names(source: Source) -> tuple[tuple[str, ...], int]:
@@ -120,7 +116,9 @@ def _layout_of(source: Source, selection: Selection, limit: float) -> _Layout:
     delimiter = _delimiter(source, first)
     if source.path is None:
         n_fields = 1 + first.count(delimiter or " ")
-        check_unpacked(source.name, n_fields * (8 * n_rows + _FIELD), limit)
+        # Bytes that the fields of a line take while they are looked at, for every
+        # field.
+        check_unpacked(source.name, n_fields * (8 * n_rows + 200), limit)
     fields = _split(first, delimiter)
     has_header = _is_header(source, fields, selection.header)
     return _Layout(
@@ -134,7 +132,7 @@ def _layout_of(source: Source, selection: Selection, limit: float) -> _Layout:
 def _delimiter(source: Source, line: str) -> str | None:
     """Return the separator of the fields of a line; None means white space."""
     outside = "".join(line.split('"')[::2])
-    counts = {mark: outside.count(mark) for mark in _DELIMITERS}
+    counts = {mark: outside.count(mark) for mark in ",;\t"}
     common = max(counts, key=lambda mark: counts[mark])
     promised = {Format.TSV: "\t", Format.CSV: ",;"}.get(source.format, "")
     is_named = source.name.lower().removesuffix(".gz").endswith((".csv", ".tsv"))
@@ -239,7 +237,7 @@ def _complaint(field: str) -> str:
     )
 
 
-def _how_much_is_missing(source: Source, layout: _Layout, looked_at: Any) -> str:  # noqa: ANN401
+def _how_much_is_missing(source: Source, layout: _Layout, looked_at: Foreign) -> str:
     """Return how many values are missing where, and what helps."""
     n_rows, hurt = 0, 0
     missing: set[int] = set()

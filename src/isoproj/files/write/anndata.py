@@ -12,6 +12,7 @@ from isoproj.files.read.hdf5 import is_anndata
 from isoproj.files.write.writing import Blocks
 from isoproj.numerics.container import open_atomically
 from isoproj.numerics.extras import needed
+from isoproj.numerics.spectral import Foreign
 from isoproj.proof.certificate import Certificate
 
 
@@ -51,7 +52,7 @@ def write_anndata(
                 _put(stated, name, "numeric-scalar", data=value)
 
 
-def _group(parent: Any, name: str) -> Any:  # noqa: ANN401 - h5py has no types
+def _group(parent: Foreign, name: str) -> Foreign:
     """Return a group of AnnData, made if it is missing."""
     return _encoded(parent.require_group(name), "dict", "0.1.0")
 
@@ -62,7 +63,7 @@ def _put(group: Any, name: str, kind: str, **options: Any) -> Any:  # noqa: ANN4
     return _encoded(group.create_dataset(name, **options), kind)
 
 
-def _encoded(item: Any, kind: str, version: str = "0.2.0") -> Any:  # noqa: ANN401
+def _encoded(item: Foreign, kind: str, version: str = "0.2.0") -> Foreign:
     """Return a member after marking its kind as anndata does."""
     item.attrs["encoding-type"] = kind
     item.attrs["encoding-version"] = version

@@ -20,6 +20,7 @@ from isoproj.exceptions import FormatError
 from isoproj.files.formats import EXTENSIONS, VECTOR_TYPES, Format, format_of_name
 from isoproj.numerics.container import open_atomically
 from isoproj.numerics.extras import needed
+from isoproj.numerics.spectral import Foreign
 
 # Names of the columns, or None.
 Names: TypeAlias = list[str] | None
@@ -40,7 +41,7 @@ class Blocks:
         """Return the whole matrix."""
         return np.concatenate([*self.parts, np.empty((0, self.shape[1]), self.dtype)])
 
-    def fill(self, rows: Any) -> None:  # noqa: ANN401 - an array or a data set
+    def fill(self, rows: Foreign) -> None:
         """Copy all blocks to ``rows``, which has their shape."""
         start = 0
         for part in self.parts:
