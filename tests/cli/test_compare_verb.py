@@ -73,5 +73,5 @@ def test_compare_measures_recall_and_marks_the_highest(folder, run, checked, poi
     out = run(*words, "--metric", "recall")[1]
     best = max(found, key=found.get)
     assert f"{found[best]:.4f}*" in out
-        # The heading says what the star means.
-        assert out.count("*") == 2
+    # The heading says what the star means.
+    assert out.count("*") == 2

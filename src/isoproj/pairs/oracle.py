@@ -21,7 +21,12 @@ from isoproj.exceptions import NoPairsError
 from isoproj.numerics.arrays import compacted, distinct
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.storage import Storage, row_slices
-from isoproj.numerics.threads import for_each_chunk, one_blas_thread
+from isoproj.numerics.threads import (
+    for_each_chunk,
+    n_threads,
+    one_blas_thread,
+    threaded_map,
+)
 from isoproj.pairs.blocks import (
     DistanceTable,
     Mask,
@@ -197,12 +202,16 @@ class PairSearch:
             return ListedPairsDual(rows, ends, self.n_dims).moment(weights)
         moment = np.zeros((self.n_dims, self.n_dims))
         roots = np.sqrt(weights)
-        for start in range(0, len(pairs), _CHUNK):
+
+        def visit(start: int) -> Array:
             chunk = slice(start, start + _CHUNK)
             rows = self.directions(pairs[chunk])
             rows *= roots[chunk, None]
             # A matrix with its own transpose takes half the work of any product.
-            moment += rows.T @ rows
+            return np.asarray(rows.T @ rows)
+
+        for part in threaded_map(visit, range(0, len(pairs), _CHUNK), n_threads()):
+            moment += part
         return moment
 
     def uniform_moment(self) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -109,14 +110,19 @@ def shared_parts(rows: Real) -> list[slice]:
     return [slice(a, b) for a, b in itertools.pairwise(ends)]
 
 
+def share(work: Callable[[slice], None], rows: Real) -> None:
+    """Call a function with slices of rows, on threads: for work that comes often."""
+    threaded_list(work, shared_parts(rows), n_threads())
+
+
 def shared_images(rows: Real, basis: Real) -> Real:
-    """Return ``rows @ basis``, shared among threads: for products that come often."""
+    """Return ``rows @ basis``, shared among threads."""
     images = np.empty((len(rows), basis.shape[1]), np.result_type(rows, basis))
 
     def project(part: slice) -> None:
         np.matmul(rows[part], basis, out=images[part])
 
-    threaded_list(project, shared_parts(rows), n_threads())
+    share(project, rows)
     return images
 
 

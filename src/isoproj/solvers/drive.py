@@ -412,10 +412,13 @@ class Lower:
             )
         scale = max(min(bounds.distortion, bounds.relaxed), 1e-9)
         bounds.see_relaxation(self.state.round(scale, self.clock))
-        rounded = leading(self.state.factor, self.state.k)
-        bounds.see(rounded, 1.0 - float(search.near(rounded, 0.0).retained[0]))
         has_stopped = self.state.has_stopped_gaining(bounds.lower, bounds.distortion)
         self.is_over = has_stopped or bounds.is_proved or self.clock.is_over
+        # A search of all pairs costs as much as a round: after 1, 2, 4, ... of them.
+        count = self.state.n_rounds
+        if self.is_over or count & (count - 1) == 0:
+            rounded = leading(self.state.factor, self.state.k)
+            bounds.see(rounded, 1.0 - float(search.near(rounded, 0.0).retained[0]))
         return self.state.work, int(self.state.codes.size)
 
 

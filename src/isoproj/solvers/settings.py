@@ -29,7 +29,7 @@ class Settings:
     reach : float
         A pair this many temperatures below the worst one has no weight.
     batch : int
-        Pairs that one search adds at most; the set has at most ten times as many.
+        Pairs that one search adds at most; the set has at most eight times as many.
     restart_gain : float
         A start that lowers the worst loss, or raises a hull's bound, by a smaller share
         was in vain.
@@ -64,7 +64,7 @@ class Settings:
     steps: int = 60
     gain: float = 0.005
     reach: float = 20.0
-    batch: int = 4_000
+    batch: int = 10_000
     restart_gain: float = 1e-3
     patience: float = 1.5e9
     smoothing: float = 1.2
@@ -80,7 +80,7 @@ class Settings:
     @property
     def most_pairs(self) -> int:
         """Most pairs in a working set."""
-        return 10 * self.batch
+        return 8 * self.batch
 
     def temperatures(self, tol: float, first: float | None = None) -> list[float]:
         """Return the temperatures of a search, as shares of the least loss."""

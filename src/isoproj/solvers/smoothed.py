@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from isoproj.numerics.spectral import Array, orthonormal
 from isoproj.pairs.directions import Secants
+from isoproj.pairs.rows import share, shared_images
 from isoproj.pairs.smoothed import SmoothedWorst
 
 # Single or double precision.
@@ -299,16 +300,25 @@ class _RowRay:
         self.objective, self.curve, self.end = objective, curve, curve.end(_TURNS[0])
         self.images = state.images
         self.velocities = objective.secants.images(curve.step)
-        start = self.images @ curve.rotation
-        speed = self.velocities @ curve.rotation
-        self.quadratic = np.concatenate([start**2, 2 * start * speed, speed**2])
+        self.quadratic = np.empty((3, *self.images.shape), self.images.dtype)
+
+        def fill(part: slice) -> None:
+            start = self.images[part] @ curve.rotation
+            speed = self.velocities[part] @ curve.rotation
+            np.square(start, out=self.quadratic[0, part])
+            np.multiply(start, 2.0 * speed, out=self.quadratic[1, part])
+            np.square(speed, out=self.quadratic[2, part])
+
+        share(fill, self.images)
         self.seen: dict[float, Real] = {}
 
     def at(self, time: float) -> tuple[float, float]:
         """Return value and slope."""
         shrink = 1.0 / (1.0 + time**2 * self.curve.squares)
         slopes = -2.0 * time * self.curve.squares * shrink**2
-        table = self.quadratic @ np.stack([shrink, slopes], axis=1)
+        sizes = np.stack([shrink, slopes], axis=1)
+        flat = self.quadratic.reshape(-1, len(shrink))
+        table = shared_images(flat, sizes.astype(flat.dtype))
         constant, linear, square = table.reshape(3, len(self.images), 2)
         energy = constant + time * (linear + time * square)
         speeds = -(linear[:, 0] + 2.0 * time * square[:, 0] + energy[:, 1])
@@ -320,7 +330,13 @@ class _RowRay:
 
     def arrive(self, time: float) -> State:
         """Return the state at a time."""
-        images = (self.images + time * self.velocities) @ self.curve.factor(time)
+        images, factor = np.empty_like(self.images), self.curve.factor(time)
+
+        def fill(part: slice) -> None:
+            moved = self.images[part] + time * self.velocities[part]
+            np.matmul(moved, factor, out=images[part])
+
+        share(fill, images)
         return self.objective.state(self.curve.at(time), images, self.seen[time])
 
 
