@@ -150,7 +150,7 @@ def test_nothing_is_lost_when_the_span_fits(estimator):
 )
 def test_copies_are_told_of_and_left_out(estimator):
     rows = cloud(7, 10, 4)
-    with pytest.warns(DuplicatePointsWarning, match="1 points repeat") as told:
+    with pytest.warns(DuplicatePointsWarning, match="1 pair of identical") as told:
         model = clone(estimator).fit(np.vstack([rows, rows[:1]]))
     assert told[0].filename == __file__
     _, losses = brute_losses(rows, model.components_)

@@ -213,7 +213,7 @@ def test_points_of_a_line_lose_nothing(X, k, objective):
 
 def test_copies_of_points_weigh_in_the_variance_alone():
     X = np.repeat(stretched(6, 6, 4), [1, 1, 1, 1, 2, 3], axis=0)
-    with pytest.warns(DuplicatePointsWarning, match="3 points"):
+    with pytest.warns(DuplicatePointsWarning, match="4 pairs of identical points"):
         fitted = model().fit(X)
     assert_sound(fitted, X)
     assert_allclose(fitted.mean_, X.mean(axis=0))

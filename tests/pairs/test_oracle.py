@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from isoproj.pairs.directions import Secants
 from isoproj.pairs.oracle import PairSearch
-from isoproj.pairs.rule import PairKind, PairSet, prepare_pairs
+from isoproj.pairs.rule import prepare_pairs
 from isoproj.pairs.settings import PairSettings
 
 
@@ -216,20 +216,6 @@ def test_a_sample_is_never_empty():
     search = PairSearch(*prepare_pairs(np.eye(3), rotate=True))
     sizes = [search.sample(1, np.random.default_rng(seed)).size for seed in range(50)]
     assert min(sizes) >= 1
-
-
-def test_a_search_of_some_pairs_is_smoothed_over_those_around_it():
-    whole = searched(cloud(13, 40, 5))
-    some = every_pair(40)[:30]
-    listed = PairSet(PairKind.LISTED, some, len(some), 0)
-    inside = PairSearch(whole.points, listed, around=whole)
-    assert not PairSearch(whole.points, listed).has_smoothed
-    assert inside.has_smoothed
-    assert inside.is_sampled == whole.is_sampled
-    assert inside.smoothed is whole.smoothed
-    # Searches still name the listed pairs alone.
-    found = inside.decode(inside.weakest(np.eye(5, 2), 1.0).codes)
-    assert {tuple(pair) for pair in found} <= {tuple(pair) for pair in some}
 
 
 @precision

@@ -5,6 +5,7 @@ import pytest
 
 from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.rule import PairRule, prepare_pairs
+from isoproj.pairs.settings import PairSettings
 from isoproj.pairs.smoothed import SmoothedWorst
 
 
@@ -74,18 +75,6 @@ def test_only_listed_pairs_count():
     agrees(points, pairs, SmoothedWorst(points, pairs), basis_of(6, 2), 0.05)
 
 
-def test_a_sample_of_points_is_the_problem_of_those_points_alone():
-    rows = np.random.default_rng(0).standard_normal((80, 5))
-    rows[10] = rows[20]
-    chosen = np.arange(0, 80, 2)
-    points, pairs = prepare_pairs(rows, rotate=True)
-    some = SmoothedWorst(points, pairs, chosen)
-    factor = basis_of(5, 2)
-    gaps = points.coordinates[chosen]
-    few, their_pairs = prepare_pairs(gaps, rotate=False)
-    agrees(few, their_pairs, some, factor, 0.05)
-
-
 def test_few_or_scattered_pairs_are_not_smoothed_all_at_once():
     rows = np.random.default_rng(0).standard_normal((100, 5))
     listed = np.column_stack([np.arange(99), np.arange(1, 100)])
@@ -93,7 +82,10 @@ def test_few_or_scattered_pairs_are_not_smoothed_all_at_once():
     assert not search.has_smoothed
     search = PairSearch(*prepare_pairs(rows, rotate=True))
     assert search.has_smoothed
-    assert not search.is_sampled
+    few = PairSettings(most_smoothed=99)
+    many = PairSearch(*prepare_pairs(rows, rotate=True), settings=few)
+    assert many.is_large
+    assert not many.has_smoothed
 
 
 @pytest.mark.parametrize("temperature", [0.05, 0.0005])

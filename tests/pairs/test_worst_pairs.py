@@ -208,7 +208,7 @@ def test_no_pair_at_the_level_is_ruled_out(screened, seed, level, shift):
     rows[20:] = rows[:20] + shift * 1e-6 * rng.normal(size=(20, 9))
     linear = random_basis(seed, 9, 3) * rng.uniform(0.1, 1.0, size=3)
     points, _ = prepare_pairs(rows, rotate=False)
-    sieve = Sieve.of(points.coordinates, linear, settings=screened.screen)
+    sieve = Sieve.of(points.coordinates, linear, settings=screened)
     pairs, losses = brute_losses(rows, linear.T)
     assert (sieve.least(pairs) <= 1 - losses + 1e-12).all()
     workspace = Workspace()

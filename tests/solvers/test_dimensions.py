@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from geometry import brute_distortion, brute_losses, cloud, random_basis
 from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
 
 from isoproj import (
     DistortionCurve,
@@ -269,7 +270,8 @@ def test_an_update_that_loses_something_is_not_called_optimal():
     X = cloud(0, 30, 2) @ cloud(1, 2, 8)
     model = NearIsometricProjection(2, random_state=0, max_iter=1).fit(X)
     assert model.status_ == "optimal"
-    model.update(cloud(2, 20, 8), X)
+    with pytest.warns(ConvergenceWarning, match="Stopped early"):
+        model.update(cloud(2, 20, 8), X)
     assert model.lower_bound_ < model.distortion_
     assert model.status_ == "max_iter"
 

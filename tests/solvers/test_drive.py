@@ -29,6 +29,7 @@ from isoproj import (
 from isoproj.numerics.progress import Step, watching
 from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.rule import prepare_pairs
+from isoproj.pairs.settings import PairSettings
 from isoproj.proof.verify import check_claims
 from isoproj.solvers.api import Clock, Journal, Problem, Status, Stopped
 from isoproj.solvers.drive import drive
@@ -438,3 +439,18 @@ def test_under_a_cap_the_loop_ends_once_the_question_is_answered():
     pairs, losses = brute_losses(rows, np.eye(20)[:6])
     assert losses.max() >= no.lower
     assert len(pairs) == 435
+
+
+@pytest.mark.parametrize("memory_limit", [2e9, 0.0], ids=["kept", "by cells"])
+@pytest.mark.parametrize(("shape", "k"), [((400, 12), 6), ((600, 40), 12)])
+def test_points_too_many_to_smooth_lead_to_as_good_a_basis(shape, k, memory_limit):
+    points, pairs = prepare_pairs(
+        cloud(3, *shape) * np.arange(1, shape[1] + 1) ** -0.3, rotate=True
+    )
+    large = PairSettings(most_smoothed=0, few_pairs=0)
+    usual, found = (
+        solve(Problem(search=PairSearch(points, pairs, **options), k=k))
+        for options in ({}, {"settings": large, "memory_limit": memory_limit})
+    )
+    assert found.distortion <= 1.01 * usual.distortion
+    assert found.lower >= 0.99 * usual.lower

@@ -8,7 +8,6 @@ from hypothesis import given
 from isoproj.pairs.directions import Secants
 from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.rule import prepare_pairs
-from isoproj.pairs.smoothed import SmoothedWorst
 from isoproj.solvers.smoothed import (
     Curve,
     Merit,
@@ -86,28 +85,6 @@ def test_rows_of_every_pair_and_all_pairs_at_once_are_the_same_function(
     rows, pairs = (each(name, temperature).at(basis) for each in (on_rows, on_all))
     assert pairs.value == pytest.approx(rows.value, abs=1e-4)
     np.testing.assert_allclose(pairs.gradient, rows.gradient, atol=1e-3)
-
-
-@pytest.mark.parametrize("name", ["worst", "capped"])
-def test_a_sample_and_pairs_known_besides_are_the_same_as_their_union(name):
-    chosen, others = np.arange(25), np.array([[3, 30], [12, 39], [28, 33]])
-    merit = MERITS[name]
-    further = None if merit.prices is None else FURTHER
-    sampled = OnAllPairs(
-        SmoothedWorst(SEARCH.points, SEARCH.pairs, chosen),
-        merit,
-        0.05,
-        300,
-        further,
-        Secants(SEARCH.coordinates, others),
-    )
-    union = np.vstack([every_pair(25), others])
-    rows = OnRows(Secants(SEARCH.coordinates, union, further), merit, 0.05)
-    basis, _ = at_random(merit)
-    assert sampled.at(basis).value == pytest.approx(rows.at(basis).value, abs=1e-4)
-    np.testing.assert_allclose(
-        sampled.at(basis).gradient, rows.at(basis).gradient, atol=1e-3
-    )
 
 
 @pytest.mark.parametrize("name", MERITS)

@@ -41,7 +41,7 @@ from isoproj.pairs.settings import USUAL, PairSettings
 _ROWS = 1024
 _SAMPLED = 16
 # Candidates for each pair that is wanted.
-_SPARE = 16
+_SPARE = 2
 # A sample estimates a level; this factor makes too few pairs below it unlikely.
 _MARGIN = 3.0
 # Fewest cells, and points of the sample that decides their middles, for each cell.

@@ -300,7 +300,7 @@ class _CappedUpper(Searches):
         assert relaxation is not None
         assert self.problem.k is not None
         price = 1.0 / (1.5 * float(relaxation.weights.sum()) + 0.5)
-        first = 0.2 * settings.hottest
+        first = settings.warm if kept.search.is_large else settings.hottest
         basis = leading(relaxation.factor, self.problem.k)
         if 0 < self.n_starts < self.n_sure:
             # A start under the cap must not leave it: any lower price is exact as well.
@@ -318,8 +318,6 @@ class _CappedUpper(Searches):
         merit = Merit.capped(self.problem.k, cap, price)
         if self.n_starts >= self.n_sure:
             basis = random_basis(known.secants, merit, basis.shape, self.rng)
-            merit = Merit.capped(self.problem.k, cap, 0.01 * price)
-            first = settings.warm
         self.excess = math.inf
         return Search(known, basis, merit, self._temperatures(first), settings)
 

@@ -338,15 +338,16 @@ class Upper(Searches):
         """Return the search from the next start."""
         settings, bounds = self.settings, self.bounds
         k, tol = bounds.basis.shape[1], bounds.fine_tol
-        basis, temperatures = bounds.basis, settings.temperatures(tol)
-        if self.problem.search.is_large or self.n_starts < self.n_sure - 1:
-            # A basis near an optimum would be lost in the heat, and a working set says
-            # nothing about pairs far below the worst.
-            temperatures = settings.temperatures(tol, settings.warm)
-        elif self.n_starts >= self.n_sure:
+        is_large, basis = self.problem.search.is_large, bounds.basis
+        is_near = self.n_starts < self.n_sure - 1
+        # A basis near an optimum would be lost in the heat, and a working set says
+        # nothing about pairs far below the worst.
+        first = settings.warm if is_near or is_large else None
+        temperatures = settings.temperatures(tol, first)
+        if self.n_starts >= self.n_sure and not self.n_checks:
             secants, merit = self.known.secants, Merit.worst(k)
             basis = random_basis(secants, merit, basis.shape, self.rng)
-        elif bounds.factor is not None:
+        elif bounds.factor is not None and not (is_near or is_large):
             basis = leading(bounds.factor, k)
         return Search(self.known, basis, Merit.worst(k), temperatures, settings)
 

@@ -71,7 +71,7 @@ class Settings:
     first_smoothing: float = 0.04
     bound_steps: float = 10.0
     bound_gain: float = 0.03
-    spare_columns: int = 100
+    spare_columns: int = 160
     accuracy: float = 0.15
     hull_starts: int = 12
     radius: float = 0.1

@@ -112,7 +112,8 @@ class WorkingSet:
         worst = float(known.max())
         level = 1.0 - min(worst, cap)
         wanted = level + (max(slack, reach) if few else slack)
-        found = self.search.near(basis, wanted, most=max(few, 8 * batch) + 1)
+        most = few if self.search.is_large else max(few, 8 * batch)
+        found = self.search.near(basis, wanted, most=most + 1)
         overall = max(worst, 1.0 - float(found.retained[0]))
         is_new = ~np.isin(found.codes, self.codes, assume_unique=True)
         is_listed = found.level >= wanted and found.codes.size <= few
