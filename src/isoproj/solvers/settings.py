@@ -66,7 +66,7 @@ class Settings:
     reach: float = 20.0
     batch: int = 10_000
     restart_gain: float = 1e-3
-    patience: float = 1.5e9
+    patience: float = 3e9
     smoothing: float = 1.2
     first_smoothing: float = 0.04
     bound_steps: float = 10.0
