@@ -31,7 +31,6 @@ from isoproj.pairs.worst_pairs import find_worst
 from isoproj.proof.bounds import certify_hull, data_fingerprint, thinned
 from isoproj.proof.certificate import Certificate
 from isoproj.solvers.api import Journal, Problem, Result, Weights
-from isoproj.solvers.checkpoint import Checkpoint
 
 # Most pairs for ``dual_ascent``, which keeps a weight for each.
 _LARGEST_DENSE = 20_000_000
@@ -382,6 +381,8 @@ class NearIsometricProjection(CertifiedProjection):
                 "tol": problem.tol,
                 "random_state": seed,
             }
+            from isoproj.solvers.checkpoint import Checkpoint
+
             checkpoint = Checkpoint(self.checkpoint, identity)
         return replace(
             problem,

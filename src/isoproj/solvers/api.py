@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from isoproj.numerics.progress import Step, tell
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.oracle import PairSearch
-from isoproj.solvers.checkpoint import Checkpoint
+
+if TYPE_CHECKING:
+    from isoproj.solvers.checkpoint import Checkpoint
 
 
 class Status(enum.StrEnum):

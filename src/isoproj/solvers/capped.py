@@ -318,6 +318,11 @@ class _CappedUpper(Searches):
         merit = Merit.capped(self.problem.k, cap, price)
         if self.n_starts >= self.n_sure:
             basis = random_basis(known.secants, merit, basis.shape, self.rng)
+            # Heat leads most starts to one place. Where the cap leaves bases in parts,
+            # every second start stays in its own.
+            if self.n_starts % 2:
+                merit = Merit.capped(self.problem.k, cap, 0.01 * price)
+                first = settings.warm
         self.excess = math.inf
         return Search(known, basis, merit, self._temperatures(first), settings)
 

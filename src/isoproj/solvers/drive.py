@@ -42,7 +42,6 @@ from isoproj.solvers.api import (
     Subspace,
     Weights,
 )
-from isoproj.solvers.checkpoint import check_state
 from isoproj.solvers.fantope import Fantope, Relaxation, leading
 from isoproj.solvers.grassmann import random_basis
 from isoproj.solvers.hull import hull_search
@@ -545,6 +544,8 @@ class _State:
         checkpoint = self.problem.checkpoint
         if checkpoint is None:
             return None
+        from isoproj.solvers.checkpoint import check_state
+
         stored = checkpoint.load()
         if stored is not None:
             k = self.bounds.basis.shape[1]
