@@ -22,6 +22,7 @@ from isoproj.estimators.base import (
     shipped_components,
     telling,
 )
+from isoproj.estimators.descriptions import described_by
 from isoproj.estimators.geometry import Geometry
 from isoproj.numerics.arrays import Rows, is_number, require
 from isoproj.numerics.progress import Step, tell
@@ -182,6 +183,11 @@ class Baseline(LinearProjection):
 
     # Methods that search the span of the points have nothing to do when all of it fits.
     _keeps_span: ClassVar[bool] = True
+
+    def __init_subclass__(cls, **options: Any) -> None:  # noqa: ANN401
+        """Complete the docstring of a method with the entries that all share."""
+        super().__init_subclass__(**options)
+        described_by(Baseline)(cls)
 
     def fit(self, X: ArrayLike | Rows, y: object = None) -> Self:
         """Find the map and measure what it does to every pair that counts.

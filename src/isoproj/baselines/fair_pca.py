@@ -9,7 +9,7 @@ vertex of the face on which no tight pair changes.
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
@@ -17,7 +17,6 @@ import scipy.special
 
 from isoproj.baselines.base import Baseline, Best, FoundMap, Task, proof_by
 from isoproj.baselines.fantope import FractionalProjection
-from isoproj.estimators.descriptions import described_by
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.directions import normalised
 from isoproj.pairs.moments import DualProblem
@@ -27,8 +26,7 @@ from isoproj.solvers.api import Clock, Status
 _INTEGRAL = 1e-9
 
 
-@described_by(Baseline)
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class FairPCA(Baseline):
     """Fair PCA with every pair a group: the pair that keeps least keeps most.
 
@@ -86,7 +84,6 @@ class FairPCA(Baseline):
     True
     """
 
-    _: KW_ONLY
     rate: float = 3.0
     max_iter: int = 500
     tol: float = 1e-3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, lsqr
@@ -11,13 +11,11 @@ from scipy.sparse.linalg import LinearOperator, lsqr
 from isoproj.baselines.base import Baseline, Best, FoundMap, Task, check_fraction
 from isoproj.baselines.fixed_rank import STEPS_PER_ROUND, FixedRankSearch
 from isoproj.baselines.isometry import carried, outside_band, union
-from isoproj.estimators.descriptions import described_by
 from isoproj.numerics.spectral import Array
 from isoproj.pairs.oracle import Extremes
 
 
-@described_by(Baseline)
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class FroMax(Baseline):
     """FroMax: the map of least Frobenius norm that stays within a tolerance.
 
@@ -68,7 +66,6 @@ class FroMax(Baseline):
     True
     """
 
-    _: KW_ONLY
     delta: float = 0.4
     penalty: float = 1.0
     max_iter: int = 300

@@ -22,7 +22,6 @@ from isoproj.baselines.isometry import (
     outside_band,
     union,
 )
-from isoproj.estimators.descriptions import described_by
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.rule import PairRule, label_codes
@@ -35,7 +34,6 @@ _MARGIN = 2e-3
 _N_START, _N_ENDS, _MAX_ROUNDS = 500, 500, 50
 
 
-@described_by(Baseline)
 @dataclass(eq=False, repr=False)
 class NuMax(Baseline):
     """NuMax: a near-isometry of few dimensions for a tolerance ``delta``.

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 
 from isoproj.baselines.base import Baseline, FoundMap, Task
-from isoproj.estimators.descriptions import described_by
 from isoproj.numerics.arrays import check_choice
 from isoproj.numerics.spectral import top_eigenpairs
 
 
-@described_by(Baseline)
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class PCAProjection(Baseline):
     """Principal component analysis: best for the mean pair, blind to the worst.
 
@@ -52,7 +50,6 @@ class PCAProjection(Baseline):
     0.752
     """
 
-    _: KW_ONLY
     of: str = "points"
 
     def _check_parameters(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 from sklearn.random_projection import (
@@ -12,13 +12,11 @@ from sklearn.random_projection import (
 
 from isoproj.baselines.base import Baseline, FoundMap, Task
 from isoproj.baselines.isometry import balanced
-from isoproj.estimators.descriptions import described_by
 from isoproj.numerics.arrays import as_dense, check_choice
 from isoproj.numerics.spectral import Array, orthonormal
 
 
-@described_by(Baseline)
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class RandomProjection(Baseline):
     """Random linear map of the feature space, orthonormal unless told otherwise.
 
@@ -66,7 +64,6 @@ class RandomProjection(Baseline):
 
     _keeps_span = False
 
-    _: KW_ONLY
     kind: str = "orthonormal"
     rescale: bool = False
 

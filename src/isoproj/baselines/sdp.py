@@ -11,7 +11,7 @@ be measured.
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -22,7 +22,6 @@ from isoproj.baselines.base import Baseline, Best, FoundMap, Task
 from isoproj.baselines.fantope import FractionalProjection
 from isoproj.baselines.isometry import union
 from isoproj.estimators.base import check_positive
-from isoproj.estimators.descriptions import described_by
 from isoproj.numerics.arrays import check_choice, require
 from isoproj.numerics.extras import needed
 from isoproj.numerics.spectral import (
@@ -41,8 +40,7 @@ _NOTHING = 1e-8
 _MAX_ROUNDS, _N_LOW = 40, 400
 
 
-@described_by(Baseline)
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class SDPProjection(Baseline):
     """SDP+DR and SDP+RR: solve the semidefinite relaxation, then round it.
 
@@ -114,7 +112,6 @@ default="deterministic"
     True
     """
 
-    _: KW_ONLY
     rounding: str = "deterministic"
     solver: str = "relaxation"
     n_rounds: int = 100

@@ -7,7 +7,7 @@ Each step finds the most shrunk direction ``s``, rotates the basis so that the i
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,14 +18,12 @@ from isoproj.baselines.base import (
     Task,
     check_fraction,
 )
-from isoproj.estimators.descriptions import described_by
 from isoproj.numerics.arrays import check_choice
 from isoproj.numerics.spectral import Array, orthonormal
 from isoproj.solvers.api import Status
 
 
-@described_by(Baseline)
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class SecantAvoidance(Baseline):
     """Secant avoidance (SAP): turn the basis step by step towards its worst pair.
 
@@ -72,7 +70,6 @@ class SecantAvoidance(Baseline):
     True
     """
 
-    _: KW_ONLY
     step: float = 0.05
     init: str = "pca"
     max_iter: int = 200

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import softmax
 
 from isoproj.baselines.base import Baseline, Best, FoundMap, Task, proof_by
 from isoproj.baselines.fantope import FractionalProjection
-from isoproj.estimators.descriptions import described_by
 from isoproj.numerics.spectral import Array
 from isoproj.solvers.api import Status
 from isoproj.solvers.fantope import nearest_in_fantope
@@ -19,8 +18,7 @@ from isoproj.solvers.fantope import nearest_in_fantope
 _LOOK_EVERY = 10
 
 
-@described_by(Baseline)
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class StablePCA(Baseline):
     """StablePCA with every pair a source: the source that keeps least keeps most.
 
@@ -76,7 +74,6 @@ class StablePCA(Baseline):
     True
     """
 
-    _: KW_ONLY
     rate: float = 1.0
     max_iter: int = 500
     tol: float = 1e-3
