@@ -6,7 +6,7 @@ import math
 import warnings
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar, dataclass_transform
 
 import numpy as np
 import scipy.linalg
@@ -141,6 +141,7 @@ def proof_by(problem: DualProblem, weights: Array) -> Weights:
     return Weights(problem.pairs(support), weights[support])
 
 
+@dataclass_transform(kw_only_default=True)
 @dataclass(eq=False, repr=False)
 class Baseline(LinearProjection):
     """A linear map found by another method and measured by our exact scan.
@@ -185,8 +186,9 @@ class Baseline(LinearProjection):
     _keeps_span: ClassVar[bool] = True
 
     def __init_subclass__(cls, **options: Any) -> None:  # noqa: ANN401
-        """Complete the docstring of a method with the entries that all share."""
+        """Make the fields of a method parameters, and complete its docstring."""
         super().__init_subclass__(**options)
+        dataclass(eq=False, repr=False, kw_only=True)(cls)
         described_by(Baseline)(cls)
 
     def fit(self, X: ArrayLike | Rows, y: object = None) -> Self:

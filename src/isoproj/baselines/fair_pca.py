@@ -9,7 +9,6 @@ vertex of the face on which no tight pair changes.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
@@ -26,7 +25,6 @@ from isoproj.solvers.api import Clock, Status
 _INTEGRAL = 1e-9
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class FairPCA(Baseline):
     """Fair PCA with every pair a group: the pair that keeps least keeps most.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, lsqr
@@ -15,7 +14,6 @@ from isoproj.numerics.spectral import Array
 from isoproj.pairs.oracle import Extremes
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class FroMax(Baseline):
     """FroMax: the map of least Frobenius norm that stays within a tolerance.
 

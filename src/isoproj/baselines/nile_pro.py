@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from isoproj.baselines.base import Baseline, FoundMap, Task
@@ -14,7 +12,6 @@ from isoproj.pairs.oracle import Extremes
 from isoproj.solvers.dual_ascent import project_on_simplex
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class NILEPro(Baseline):
     """NILE-Pro: the map to ``k`` dimensions that is nearest to an isometry.
 

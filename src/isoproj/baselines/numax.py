@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,6 @@ _MARGIN = 2e-3
 _N_START, _N_ENDS, _MAX_ROUNDS = 500, 500, 50
 
 
-@dataclass(eq=False, repr=False)
 class NuMax(Baseline):
     """NuMax: a near-isometry of few dimensions for a tolerance ``delta``.
 
@@ -98,9 +97,8 @@ class NuMax(Baseline):
 
     _keeps_span = False
 
-    delta: float = 0.4
-    _: KW_ONLY
-    n_components: int | None = field(default=None, kw_only=True)
+    delta: float = field(default=0.4, kw_only=False)
+    n_components: int | None = None
     labelled: bool = False
     max_iter: int = 1000
     tol: float = 1e-4

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from isoproj.baselines.base import Baseline, FoundMap, Task
 from isoproj.numerics.arrays import check_choice
 from isoproj.numerics.spectral import top_eigenpairs
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class PCAProjection(Baseline):
     """Principal component analysis: best for the mean pair, blind to the worst.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from sklearn.random_projection import (
     GaussianRandomProjection,
@@ -16,7 +14,6 @@ from isoproj.numerics.arrays import as_dense, check_choice
 from isoproj.numerics.spectral import Array, orthonormal
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class RandomProjection(Baseline):
     """Random linear map of the feature space, orthonormal unless told otherwise.
 

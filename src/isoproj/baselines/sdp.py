@@ -11,7 +11,6 @@ be measured.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -40,7 +39,6 @@ _NOTHING = 1e-8
 _MAX_ROUNDS, _N_LOW = 40, 400
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class SDPProjection(Baseline):
     """SDP+DR and SDP+RR: solve the semidefinite relaxation, then round it.
 

@@ -7,8 +7,6 @@ Each step finds the most shrunk direction ``s``, rotates the basis so that the i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from isoproj.baselines.base import (
@@ -23,7 +21,6 @@ from isoproj.numerics.spectral import Array, orthonormal
 from isoproj.solvers.api import Status
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class SecantAvoidance(Baseline):
     """Secant avoidance (SAP): turn the basis step by step towards its worst pair.
 

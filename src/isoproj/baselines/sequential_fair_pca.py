@@ -7,8 +7,6 @@ top eigenvector of their moment in the complement of those components.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import scipy.special
 
@@ -22,7 +20,6 @@ from isoproj.solvers.api import Status
 _LOOK_EVERY = 10
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class SequentialFairPCA(Baseline):
     """Fair PCA one component at a time: nested subspaces, every pair a group.
 

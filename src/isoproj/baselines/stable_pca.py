@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import softmax
@@ -18,7 +17,6 @@ from isoproj.solvers.fantope import nearest_in_fantope
 _LOOK_EVERY = 10
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class StablePCA(Baseline):
     """StablePCA with every pair a source: the source that keeps least keeps most.
 
