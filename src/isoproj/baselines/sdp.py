@@ -199,6 +199,8 @@ def solve_conic(
     """
     library = needed(backend, extra="sdp", purpose=f"solver={backend!r}")
     run = run_scs if backend == "scs" else run_clarabel
+    # SCS stacks the lower triangle of a cone column by column, Clarabel the upper one.
+    order = np.triu_indices if backend == "scs" else np.tril_indices
     basis = top_eigenpairs(pool.uniform_moment(), k)[1]
     ends = pool.extremes(basis, n_low=max(_N_LOW, 4 * pool.n_dims))
     pairs, accuracy, n_iter = ends.low_pairs, 0.1 * tol, 0
@@ -210,7 +212,8 @@ def solve_conic(
             status = Status.TIME_LIMIT
             break
         directions = pool.directions(pairs)
-        factor, weights, steps = run(library, directions, k, accuracy, task.clock.left)
+        programme = ConicProgramme(directions, k, order(pool.n_dims))
+        factor, weights, steps = run(library, programme, accuracy, task.clock.left)
         n_iter += steps
         ends = pool.extremes(factor, n_low=_N_LOW)
         point.see(factor, 1.0 - float(ends.low[0]))
@@ -271,19 +274,12 @@ class ConicProgramme:
 
 
 def run_scs(
-    library: ModuleType,
-    directions: Array,
-    k: int,
-    accuracy: float,
-    left: float | None,
+    library: ModuleType, programme: ConicProgramme, accuracy: float, left: float | None
 ) -> tuple[Array, Array, int]:
     """Return root, weights and iterations of SCS; ``left`` is in seconds."""
-    n_dims = directions.shape[1]
-    # SCS stacks the lower triangle of a cone column by column.
-    programme = ConicProgramme(directions, k, np.triu_indices(n_dims))
     solver = library.SCS(
         {"A": programme.matrix, "b": programme.bound, "c": programme.cost},
-        {"z": 1, "l": programme.n_pairs, "s": [n_dims, n_dims]},
+        {"z": 1, "l": programme.n_pairs, "s": [programme.n_dims] * 2},
         eps_abs=accuracy,
         eps_rel=accuracy,
         max_iters=200_000,
@@ -295,11 +291,7 @@ def run_scs(
 
 
 def run_clarabel(
-    library: ModuleType,
-    directions: Array,
-    k: int,
-    accuracy: float,
-    left: float | None,
+    library: ModuleType, programme: ConicProgramme, accuracy: float, left: float | None
 ) -> tuple[Array, Array, int]:
     """Return root, weights and iterations of Clarabel; ``left`` is in seconds."""
     settings = library.DefaultSettings()
@@ -307,9 +299,6 @@ def run_clarabel(
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = accuracy
     if left is not None:
         settings.time_limit = left
-    n_dims = directions.shape[1]
-    # Clarabel stacks the upper triangle of a cone column by column.
-    programme = ConicProgramme(directions, k, np.tril_indices(n_dims))
     n_unknowns = programme.cost.size
     solver = library.DefaultSolver(
         scipy.sparse.csc_matrix((n_unknowns, n_unknowns)),
@@ -319,7 +308,7 @@ def run_clarabel(
         [
             library.ZeroConeT(1),
             library.NonnegativeConeT(programme.n_pairs),
-            *[library.PSDTriangleConeT(n_dims)] * 2,
+            *[library.PSDTriangleConeT(programme.n_dims)] * 2,
         ],
         settings,
     )

@@ -9,13 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from isoproj.baselines.base import (
-    Baseline,
-    Best,
-    FoundMap,
-    Task,
-    check_fraction,
-)
+from isoproj.baselines.base import Baseline, Best, FoundMap, Task, check_fraction
 from isoproj.numerics.arrays import check_choice
 from isoproj.numerics.spectral import Array, orthonormal
 from isoproj.solvers.api import Status

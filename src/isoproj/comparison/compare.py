@@ -12,16 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy
-import sklearn
 from numpy.typing import ArrayLike
 
 from isoproj import baselines
-from isoproj._version import __version__
 from isoproj.comparison.referee import Record, measure, measure_map
 from isoproj.estimators.guaranteed_pca import GuaranteedPCA
 from isoproj.estimators.near_isometric import NearIsometricProjection
 from isoproj.numerics.arrays import Rows
+from isoproj.numerics.container import versions
 from isoproj.numerics.maps import LinearMap
 from isoproj.numerics.shown import Shown, aligned
 from isoproj.numerics.threads import n_threads
@@ -288,12 +286,9 @@ def _estimators(methods: Iterable[str] | Mapping[str, Any]) -> dict[str, Any]:
 
 def machine_facts() -> Record:
     """Return versions and machine, so that a record can be read years later."""
+    libraries = {name.replace("scikit-", "sk"): v for name, v in versions().items()}
     return {
-        "isoproj": __version__,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-        "sklearn": sklearn.__version__,
+        **libraries,
         "system": platform.platform(),
         "machine": platform.machine(),
         "cores": os.cpu_count(),

@@ -241,20 +241,8 @@ def not_finite(row: int, column: int, value: float, name: str = "X") -> str:
 
 def check_map(components: ArrayLike, n_features: int) -> Array:
     """Return a linear map as finite float64 rows of ``n_features``; else ValueError."""
-    try:
-        rows: Array = check_array(
-            components,
-            dtype=np.float64,
-            ensure_all_finite=False,
-            input_name="components",
-        )
-    except TypeError:
-        msg = (
-            "components must be a matrix of numbers; got "
-            f"{type(components).__name__}. Pass an array."
-        )
-        raise ValueError(msg) from None
-    if rows.shape[1] != n_features:
+    rows: Array = as_numbers(components).astype(np.float64, copy=False)
+    if rows.ndim != 2 or rows.shape[1] != n_features or not rows.size:
         msg = (
             f"components must have one column per feature, {n_features}; got shape "
             f"{rows.shape}. Pass one component a row, as in scikit-learn's components_."
@@ -267,6 +255,22 @@ def check_map(components: ArrayLike, n_features: int) -> Array:
     what = f"be at most {_LARGEST_MAP:.0e} in size, so that squares do not overflow"
     require(largest <= _LARGEST_MAP, "components", largest, what, "Scale the map.")
     return rows
+
+
+def as_numbers(components: ArrayLike | Rows) -> NDArray[Any]:
+    """Return an array or tensor of any device as an array of real numbers."""
+    try:
+        matrix = as_dense(on_host(components))
+    except (ValueError, TypeError):
+        matrix = np.empty(0, dtype=object)
+    if matrix.dtype.kind not in "biuf":
+        kind = type(components).__name__
+        msg = (
+            "components must be a matrix of numbers, or something linear that holds "
+            f"one; got {kind}. Pass an array."
+        )
+        raise ValueError(msg)
+    return matrix
 
 
 def check_pair_list(pairs: ArrayLike, n_points: int) -> Indices:

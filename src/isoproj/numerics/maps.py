@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from isoproj.numerics.arrays import as_dense, check_choice, check_map, on_host
+from isoproj.numerics.arrays import as_dense, as_numbers, check_choice, check_map
 from isoproj.numerics.spectral import Array
 
 # An array, a fitted estimator, a linear layer, or a transform of faiss.
@@ -35,7 +35,7 @@ def linear_map(
     known = _of_object(given, n_features)
     if known is not None:
         return check_map(known, n_features)
-    return check_map(_oriented(_as_array(given), n_features, orientation), n_features)
+    return check_map(_oriented(as_numbers(given), n_features, orientation), n_features)
 
 
 def _of_object(given: LinearMap, n_features: int) -> NDArray[Any] | None:
@@ -145,7 +145,7 @@ def _check_transform(estimator: LinearMap, matrix: NDArray[Any]) -> None:
 
 def _of_layer(layer: LinearMap) -> NDArray[Any]:
     """Return the weight of a linear layer, one output a row."""
-    weight = _as_array(layer.weight)
+    weight = as_numbers(layer.weight)
     if weight.ndim != 2:
         msg = (
             "the weight of a linear layer must have two axes; that of "
@@ -177,22 +177,6 @@ def _of_faiss(transform: LinearMap) -> NDArray[Any]:
         "around it, each on what it is given."
     )
     raise ValueError(msg)
-
-
-def _as_array(given: ArrayLike | LinearMap) -> NDArray[Any]:
-    """Return an array or tensor of any device as an array of real numbers."""
-    try:
-        matrix = as_dense(on_host(given))
-    except (ValueError, TypeError):
-        matrix = np.empty(0, dtype=object)
-    if matrix.dtype.kind not in "biuf":
-        kind = type(given).__name__
-        msg = (
-            "components must be a matrix of numbers, or something linear that holds "
-            f"one; got {kind}. Pass an array."
-        )
-        raise ValueError(msg)
-    return matrix
 
 
 def _oriented(

@@ -22,6 +22,7 @@ from isoproj.plot.style import SHADE, colour_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 def axes_or_new(ax: Axes | None) -> Axes:
@@ -208,11 +209,6 @@ def save_axes(ax: Axes, path: str) -> None:
     buffer, kind = BytesIO(), Path(path).suffix.lstrip(".") or "png"
     figure.savefig(buffer, format=kind, dpi=150, bbox_inches="tight")
     write_atomically(Path(path), buffer.getvalue())
-
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
 class Display(ABC):
