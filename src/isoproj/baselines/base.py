@@ -23,12 +23,12 @@ from isoproj.estimators.base import (
     telling,
 )
 from isoproj.estimators.descriptions import described_by
-from isoproj.estimators.geometry import Geometry
+from isoproj.estimators.geometry import Geometry, dense_problem
 from isoproj.numerics.arrays import Rows, is_number, require
 from isoproj.numerics.progress import Step, tell
 from isoproj.numerics.spectral import Array, contraction
 from isoproj.numerics.threads import one_blas_thread
-from isoproj.pairs.moments import DualProblem, pose
+from isoproj.pairs.moments import DualProblem
 from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairRule, PairSet
@@ -37,8 +37,6 @@ from isoproj.proof.bounds import lower_bound
 from isoproj.solvers.api import Clock, Status, Weights
 
 _Item = TypeVar("_Item")
-# Most pairs for which one weight each is held.
-_LARGEST_DENSE = 20_000_000
 
 
 @dataclass(slots=True, eq=False)
@@ -79,13 +77,7 @@ class Task:
 
     def dense_problem(self, method: str, k: int) -> DualProblem:
         """Return the problem of a method that holds a weight for every pair."""
-        if self.pairs.n_pairs > _LARGEST_DENSE:
-            msg = (
-                f"{method} holds a weight per pair, at most {_LARGEST_DENSE:,}; got "
-                f"{self.pairs.n_pairs:,}. Fit a sample of the rows."
-            )
-            raise ValueError(msg)
-        return pose(self.points, self.pairs, k)
+        return dense_problem(self.points, self.pairs, k, method)
 
     def principal_axes(self, k: int) -> Array:
         """Return the ``k`` directions of most variance, as columns in the span."""

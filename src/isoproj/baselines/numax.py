@@ -22,6 +22,7 @@ from isoproj.baselines.isometry import (
     outside_band,
     union,
 )
+from isoproj.numerics.arrays import require
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.rule import PairRule, label_codes
@@ -174,12 +175,8 @@ class NuMax(Baseline):
         """Return class numbers of all points, or None without labels."""
         if not self.labelled:
             return None
-        if task.labels is None:
-            msg = (
-                "y must hold class labels when labelled=True; got None. "
-                "Pass y, or labelled=False."
-            )
-            raise ValueError(msg)
+        what = "hold class labels when labelled=True"
+        require(task.labels is not None, "y", None, what, "Pass y, or labelled=False.")
         rule = PairRule("labels", labels=task.labels)
         codes = label_codes(rule, int(task.rows.shape[0]))
         if task.points.n_points > codes.size:

@@ -18,7 +18,7 @@ from isoproj import baselines
 from isoproj.comparison.referee import Record, measure, measure_map
 from isoproj.estimators.guaranteed_pca import GuaranteedPCA
 from isoproj.estimators.near_isometric import NearIsometricProjection
-from isoproj.numerics.arrays import Rows
+from isoproj.numerics.arrays import Rows, require
 from isoproj.numerics.container import versions
 from isoproj.numerics.maps import LinearMap
 from isoproj.numerics.shown import Shown, aligned
@@ -274,12 +274,9 @@ def _estimators(methods: Iterable[str] | Mapping[str, Any]) -> dict[str, Any]:
         methods = [methods]
     chosen = {}
     for name in methods:
-        if name not in METHODS:
-            msg = (
-                f"methods must be among {', '.join(METHODS)}; got {name!r}. "
-                "Pass a mapping of names to estimators for others."
-            )
-            raise ValueError(msg)
+        what = f"be among {', '.join(METHODS)}"
+        advice = "Pass a mapping of names to estimators for others."
+        require(name in METHODS, "methods", name, what, advice)
         chosen[name] = METHODS[name]()
     return chosen
 

@@ -151,12 +151,9 @@ def as_rows(data: ArrayLike | Rows, storage: Storage) -> ArrayLike | Rows:
     other = isinstance(data, np.ndarray) or not hasattr(data, "__getitem__")
     if kind is None or len(shape) != 2 or is_sparse(data) or (other and not plain):
         return data
-    if not all(isinstance(n, int | np.integer) for n in shape):
-        msg = (
-            f"X must have a known number of rows and columns; got shape {shape}. "
-            "Call X.compute_chunk_sizes() first."
-        )
-        raise ValueError(msg)
+    is_known = all(isinstance(n, int | np.integer) for n in shape)
+    what = "have a known number of rows and columns"
+    require(is_known, "X", shape, what, "Call X.compute_chunk_sizes() first.")
     floats = kind in (np.dtype(np.float64), np.dtype(np.float32))
     rows: Any = data
     if plain and floats and rows.strides[1] == kind.itemsize and rows.flags.aligned:
@@ -242,12 +239,10 @@ def not_finite(row: int, column: int, value: float, name: str = "X") -> str:
 def check_map(components: ArrayLike, n_features: int) -> Array:
     """Return a linear map as finite float64 rows of ``n_features``; else ValueError."""
     rows: Array = as_numbers(components).astype(np.float64, copy=False)
-    if rows.ndim != 2 or rows.shape[1] != n_features or not rows.size:
-        msg = (
-            f"components must have one column per feature, {n_features}; got shape "
-            f"{rows.shape}. Pass one component a row, as in scikit-learn's components_."
-        )
-        raise ValueError(msg)
+    fits = rows.ndim == 2 and rows.shape[1] == n_features and rows.size > 0
+    what = f"have two axes, and one column per feature, {n_features}"
+    advice = "Pass one component a row, as in scikit-learn's components_."
+    require(fits, "components", rows.shape, what, advice)
     if not np.isfinite(rows).all():
         msg = "components must be finite; got NaN or infinity. Refit the map."
         raise ValueError(msg)

@@ -53,7 +53,7 @@ def _of_object(given: LinearMap, n_features: int) -> NDArray[Any] | None:
         links = [given.chain.at(at) for at in range(given.chain.size())]
         return _product(links, _of_faiss, n_features)
     if hasattr(given, "weight"):
-        return _of_layer(given)
+        return as_numbers(given.weight)
     if hasattr(given, "fit"):
         msg = (
             "an estimator must be fitted and have components_; "
@@ -143,18 +143,6 @@ def _check_transform(estimator: LinearMap, matrix: NDArray[Any]) -> None:
         raise ValueError(msg)
 
 
-def _of_layer(layer: LinearMap) -> NDArray[Any]:
-    """Return the weight of a linear layer, one output a row."""
-    weight = as_numbers(layer.weight)
-    if weight.ndim != 2:
-        msg = (
-            "the weight of a linear layer must have two axes; that of "
-            f"{type(layer).__name__} has shape {weight.shape}. Pass a linear layer."
-        )
-        raise ValueError(msg)
-    return weight
-
-
 def _of_faiss(transform: LinearMap) -> NDArray[Any]:
     """Return the matrix of a trained faiss ``VectorTransform``."""
     faiss = importlib.import_module(type(transform).__module__.partition(".")[0])
@@ -184,11 +172,7 @@ def _oriented(
 ) -> NDArray[Any]:
     """Return a matrix with one output a row, by its shape or as the caller says."""
     if matrix.ndim != 2:
-        msg = (
-            f"components must be a matrix with two axes; got shape {matrix.shape}. "
-            "Pass one output coordinate a row."
-        )
-        raise ValueError(msg)
+        return matrix  # Refused elsewhere, with the reason.
     is_wide, is_tall = (size == n_features for size in matrix.shape[::-1])
     if orientation is not None:
         return matrix.T if orientation == "columns" else matrix
