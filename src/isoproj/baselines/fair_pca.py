@@ -130,9 +130,7 @@ class FairPCA(Baseline):
         )
 
 
-def reduce_rank(
-    problem: DualProblem, relaxed: Array, *, clock: Clock, max_iter: int = 1000
-) -> Array:
+def reduce_rank(problem: DualProblem, relaxed: Array, *, clock: Clock) -> Array:
     """Return a matrix of the fantope of lower rank whose worst pair keeps as much.
 
     With ``P = Q1 S Q1^T + Q2 Q2^T``, ``S`` holding the eigenvalues strictly between 0
@@ -141,7 +139,8 @@ def reduce_rank(
     tight pairs plus one is below ``s (s + 1) / 2``. It is followed until an eigenvalue
     reaches 0 or 1, or another pair becomes tight.
     """
-    for _ in range(max_iter):
+    # A step removes an eigenvalue or adds a tight pair, so that few are needed.
+    for _ in range(1000):
         if clock.is_over:
             break
         fractional = FractionalProjection.of(relaxed)
