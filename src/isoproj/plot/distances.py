@@ -197,7 +197,7 @@ class ShepardDisplay(Display):
         """
         axes = axes_or_new(ax)
         rows = check_points(X)
-        linear = linear_map(estimator, rows.shape[1])
+        linear = linear_map(estimator, rows.shape[1], orientation="rows")
         points, pairs = prepare_pairs(rows, "all", rotate=False)
         chosen = _sampled_pairs(points, n_sampled, random_state)
         original = points.distances(chosen)
