@@ -50,7 +50,7 @@ class Model:
         return mean
 
     def check_fits(self, data: DataFile) -> Rows:
-        """Return the points; raise UsageError unless their features are the model's."""
+        """Return the points; raise an error unless their features are the model's."""
         expected = self.certificate.n_features
         check_features(data, expected, self.path)
         theirs, ours = data.names, self.feature_names

@@ -283,6 +283,7 @@ def _estimators(methods: Iterable[str] | Mapping[str, Any]) -> dict[str, Any]:
 
 def machine_facts() -> Record:
     """Return versions and machine, so that a record can be read years later."""
+    # Records call scikit-learn by the name that Python imports.
     libraries = {name.replace("scikit-", "sk"): v for name, v in versions().items()}
     return {
         **libraries,
