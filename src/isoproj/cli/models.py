@@ -202,6 +202,7 @@ def read_labels(name: str | None, data: DataFile) -> list[str] | None:
     text = Path(name).read_text(encoding="utf-8", errors="replace")
     labels = text.removesuffix("\n").split("\n")
     n_points = int(data.points.shape[0])
-    n_given, what = len(labels), f"have a line for each of {n_points} points"
+    n_given = len(labels)
+    what = f"have a line for each of the {n_points} points of {data.name}"
     require(n_given == n_points, name, n_given, what, "Write one label a line.")
     return labels
