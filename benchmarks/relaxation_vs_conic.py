@@ -22,7 +22,7 @@ import numpy as np
 import scs
 from _data import mnist_digit
 
-from isoproj.baselines.sdp import run_clarabel, run_scs
+from isoproj.baselines.sdp import ConicProgramme, run_clarabel, run_scs
 from isoproj.numerics.threads import one_blas_thread
 from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.rule import prepare_pairs
@@ -48,12 +48,13 @@ def ours(points, pairs, k):
     return seconds, found.factor, search.decode(found.codes), found.weights
 
 
-def conic(pool, k, chosen, run, library, limit):
+def conic(pool, k, chosen, run, library, order, limit):
     """Return the seconds of the loosest settings that reach the target, or None."""
     for accuracy in (1e-4, 3e-5, 1e-5, 3e-6, 1e-6, 1e-7):
         start = time.perf_counter()
         directions = pool.directions(chosen)
-        factor, weights, _ = run(library, directions, k, accuracy, limit)
+        programme = ConicProgramme(directions, k, order(pool.n_dims))
+        factor, weights, _ = run(library, programme, accuracy, limit)
         seconds = time.perf_counter() - start
         gap, _ = certified_gap(pool, k, factor, chosen, weights)
         if gap <= TARGET:
@@ -76,11 +77,11 @@ def compare(digit, r, k, *, handed, limit):
         chosen = np.unique(np.vstack([listed, near]), axis=0)
     head = f"{digit:5d} {r:4d} {k:3d} {len(chosen):6d}"
     print(f"{head}  {'ours':9s} {seconds:9.3f} s  gap {gap:.1e}  value {relaxed:.5f}")
-    for name, run, library in [
-        ("scs", run_scs, scs),
-        ("clarabel", run_clarabel, clarabel),
+    for name, run, library, order in [
+        ("scs", run_scs, scs, np.triu_indices),
+        ("clarabel", run_clarabel, clarabel, np.tril_indices),
     ]:
-        found = conic(pool, k, chosen, run, library, limit)
+        found = conic(pool, k, chosen, run, library, order, limit)
         if found is None:
             print(
                 f"{head}  {name:9s} not within {limit:.0f} s: more than "

@@ -458,7 +458,7 @@ def test_components_carry_falling_variance_without_correlation():
         ({"objective": "joy"}, "objective must be one of 'variance', 'distortion'"),
         ({"max_distortion": 0.0}, "max_distortion must be"),
         ({"max_distortion": 1.5}, "max_distortion must be"),
-        ({"n_components": None}, "needs max_distortion"),
+        ({"n_components": None}, "max_distortion must be given"),
         ({"n_components": 9}, "between 1 and n_features=4"),
     ],
 )

@@ -200,7 +200,7 @@ def test_pairs_that_are_chosen_are_chosen_for_every_prefix():
         ({"nested": "39"}, "whole numbers"),
         ({"nested": (9,), "nested_weights": (1.0,)}, "must be 2 numbers above 0"),
         ({"nested": (9,), "nested_weights": (1.0, 0.0)}, "2 numbers above 0"),
-        ({"nested_weights": (1.0, 1.0)}, "needs nested"),
+        ({"nested_weights": (1.0, 1.0)}, "None without nested"),
         ({"nested": (9,), "n_components": None}, "n_components=None"),
         ({"nested": (9,), "solver": "dual_ascent"}, "combined with solver"),
         ({"nested": (9,), "init": np.eye(12, 16)}, "combined with init"),

@@ -110,6 +110,13 @@ def test_distances_are_drawn_in_their_own_units(points, fitted):
     assert (projected**2 >= (1 - fitted.distortion_) * original**2 - 1e-6).all()
 
 
+def test_a_shepard_diagram_takes_what_an_audit_takes():
+    rows, matrix = cloud(0, 8, 4), np.arange(16.0).reshape(4, 4)
+    layer = SimpleNamespace(weight=matrix)
+    drawn = [plot.shepard(rows, some).lines[0].get_ydata() for some in (matrix, layer)]
+    assert_array_equal(*drawn)
+
+
 def test_a_sample_says_that_it_is_one(points, fitted):
     ax = plot.shepard(points, fitted, n_sampled=100)
     assert "sampled of 435 pairs" in ax.get_title()

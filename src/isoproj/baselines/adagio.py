@@ -7,10 +7,8 @@ import math
 import numpy as np
 
 from isoproj.baselines.base import Baseline, FoundMap, Task
-from isoproj.estimators.descriptions import described_by
 
 
-@described_by(Baseline)
 class Adagio(Baseline):
     """ADAGIO: principal components, and random signs on the residual.
 

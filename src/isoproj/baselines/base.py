@@ -6,7 +6,7 @@ import math
 import warnings
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar, dataclass_transform
 
 import numpy as np
 import scipy.linalg
@@ -22,12 +22,13 @@ from isoproj.estimators.base import (
     shipped_components,
     telling,
 )
-from isoproj.estimators.geometry import Geometry
+from isoproj.estimators.descriptions import described_by
+from isoproj.estimators.geometry import Geometry, dense_problem
 from isoproj.numerics.arrays import Rows, is_number, require
 from isoproj.numerics.progress import Step, tell
 from isoproj.numerics.spectral import Array, contraction
 from isoproj.numerics.threads import one_blas_thread
-from isoproj.pairs.moments import DualProblem, pose
+from isoproj.pairs.moments import DualProblem
 from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import PairRule, PairSet
@@ -36,8 +37,6 @@ from isoproj.proof.bounds import lower_bound
 from isoproj.solvers.api import Clock, Status, Weights
 
 _Item = TypeVar("_Item")
-# Most pairs for which one weight each is held.
-_LARGEST_DENSE = 20_000_000
 
 
 @dataclass(slots=True, eq=False)
@@ -78,13 +77,7 @@ class Task:
 
     def dense_problem(self, method: str, k: int) -> DualProblem:
         """Return the problem of a method that holds a weight for every pair."""
-        if self.pairs.n_pairs > _LARGEST_DENSE:
-            msg = (
-                f"{method} holds a weight per pair, at most {_LARGEST_DENSE:,}; got "
-                f"{self.pairs.n_pairs:,}. Fit a sample of the rows."
-            )
-            raise ValueError(msg)
-        return pose(self.points, self.pairs, k)
+        return dense_problem(self.points, self.pairs, k, method)
 
     def principal_axes(self, k: int) -> Array:
         """Return the ``k`` directions of most variance, as columns in the span."""
@@ -140,6 +133,7 @@ def proof_by(problem: DualProblem, weights: Array) -> Weights:
     return Weights(problem.pairs(support), weights[support])
 
 
+@dataclass_transform(kw_only_default=True)
 @dataclass(eq=False, repr=False)
 class Baseline(LinearProjection):
     """A linear map found by another method and measured by our exact scan.
@@ -182,6 +176,12 @@ class Baseline(LinearProjection):
 
     # Methods that search the span of the points have nothing to do when all of it fits.
     _keeps_span: ClassVar[bool] = True
+
+    def __init_subclass__(cls, **options: Any) -> None:  # noqa: ANN401
+        """Make the fields of a method parameters, and complete its docstring."""
+        super().__init_subclass__(**options)
+        dataclass(eq=False, repr=False, kw_only=True)(cls)
+        described_by(Baseline)(cls)
 
     def fit(self, X: ArrayLike | Rows, y: object = None) -> Self:
         """Find the map and measure what it does to every pair that counts.

@@ -9,7 +9,6 @@ vertex of the face on which no tight pair changes.
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 import scipy.linalg
@@ -17,7 +16,6 @@ import scipy.special
 
 from isoproj.baselines.base import Baseline, Best, FoundMap, Task, proof_by
 from isoproj.baselines.fantope import FractionalProjection
-from isoproj.estimators.descriptions import described_by
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.directions import normalised
 from isoproj.pairs.moments import DualProblem
@@ -27,8 +25,6 @@ from isoproj.solvers.api import Clock, Status
 _INTEGRAL = 1e-9
 
 
-@described_by(Baseline)
-@dataclass(eq=False, repr=False)
 class FairPCA(Baseline):
     """Fair PCA with every pair a group: the pair that keeps least keeps most.
 
@@ -86,7 +82,6 @@ class FairPCA(Baseline):
     True
     """
 
-    _: KW_ONLY
     rate: float = 3.0
     max_iter: int = 500
     tol: float = 1e-3
@@ -135,9 +130,7 @@ class FairPCA(Baseline):
         )
 
 
-def reduce_rank(
-    problem: DualProblem, relaxed: Array, *, clock: Clock, max_iter: int = 1000
-) -> Array:
+def reduce_rank(problem: DualProblem, relaxed: Array, *, clock: Clock) -> Array:
     """Return a matrix of the fantope of lower rank whose worst pair keeps as much.
 
     With ``P = Q1 S Q1^T + Q2 Q2^T``, ``S`` holding the eigenvalues strictly between 0
@@ -146,7 +139,8 @@ def reduce_rank(
     tight pairs plus one is below ``s (s + 1) / 2``. It is followed until an eigenvalue
     reaches 0 or 1, or another pair becomes tight.
     """
-    for _ in range(max_iter):
+    # A step removes an eigenvalue or adds a tight pair, so that few are needed.
+    for _ in range(1000):
         if clock.is_over:
             break
         fractional = FractionalProjection.of(relaxed)

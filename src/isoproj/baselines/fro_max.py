@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, lsqr
@@ -11,13 +10,10 @@ from scipy.sparse.linalg import LinearOperator, lsqr
 from isoproj.baselines.base import Baseline, Best, FoundMap, Task, check_fraction
 from isoproj.baselines.fixed_rank import STEPS_PER_ROUND, FixedRankSearch
 from isoproj.baselines.isometry import carried, outside_band, union
-from isoproj.estimators.descriptions import described_by
 from isoproj.numerics.spectral import Array
 from isoproj.pairs.oracle import Extremes
 
 
-@described_by(Baseline)
-@dataclass(eq=False, repr=False)
 class FroMax(Baseline):
     """FroMax: the map of least Frobenius norm that stays within a tolerance.
 
@@ -68,7 +64,6 @@ class FroMax(Baseline):
     True
     """
 
-    _: KW_ONLY
     delta: float = 0.4
     penalty: float = 1.0
     max_iter: int = 300

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
-
 import numpy as np
 
 from isoproj.baselines.base import Baseline, FoundMap, Task
 from isoproj.baselines.fixed_rank import STEPS_PER_ROUND, FixedRankSearch
 from isoproj.baselines.isometry import Splitting, matrix_root, outside_band, union
-from isoproj.estimators.descriptions import described_by
 from isoproj.numerics.spectral import Array
 from isoproj.pairs.oracle import Extremes
 from isoproj.solvers.dual_ascent import project_on_simplex
 
 
-@described_by(Baseline)
-@dataclass(eq=False, repr=False)
 class NILEPro(Baseline):
     """NILE-Pro: the map to ``k`` dimensions that is nearest to an isometry.
 
@@ -66,7 +61,6 @@ class NILEPro(Baseline):
     True
     """
 
-    _: KW_ONLY
     penalty: float = 0.2
     max_iter: int = 500
 

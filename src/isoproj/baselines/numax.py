@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from isoproj.baselines.isometry import (
     outside_band,
     union,
 )
-from isoproj.estimators.descriptions import described_by
+from isoproj.numerics.arrays import require
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.rule import PairRule, label_codes
@@ -35,8 +35,6 @@ _MARGIN = 2e-3
 _N_START, _N_ENDS, _MAX_ROUNDS = 500, 500, 50
 
 
-@described_by(Baseline)
-@dataclass(eq=False, repr=False)
 class NuMax(Baseline):
     """NuMax: a near-isometry of few dimensions for a tolerance ``delta``.
 
@@ -100,9 +98,8 @@ class NuMax(Baseline):
 
     _keeps_span = False
 
-    delta: float = 0.4
-    _: KW_ONLY
-    n_components: int | None = field(default=None, kw_only=True)
+    delta: float = field(default=0.4, kw_only=False)
+    n_components: int | None = None
     labelled: bool = False
     max_iter: int = 1000
     tol: float = 1e-4
@@ -178,12 +175,8 @@ class NuMax(Baseline):
         """Return class numbers of all points, or None without labels."""
         if not self.labelled:
             return None
-        if task.labels is None:
-            msg = (
-                "y must hold class labels when labelled=True; got None. "
-                "Pass y, or labelled=False."
-            )
-            raise ValueError(msg)
+        what = "hold class labels when labelled=True"
+        require(task.labels is not None, "y", None, what, "Pass y, or labelled=False.")
         rule = PairRule("labels", labels=task.labels)
         codes = label_codes(rule, int(task.rows.shape[0]))
         if task.points.n_points > codes.size:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
-
 from isoproj.baselines.base import Baseline, FoundMap, Task
-from isoproj.estimators.descriptions import described_by
 from isoproj.numerics.arrays import check_choice
 from isoproj.numerics.spectral import top_eigenpairs
 
 
-@described_by(Baseline)
-@dataclass(eq=False, repr=False)
 class PCAProjection(Baseline):
     """Principal component analysis: best for the mean pair, blind to the worst.
 
@@ -52,7 +47,6 @@ class PCAProjection(Baseline):
     0.752
     """
 
-    _: KW_ONLY
     of: str = "points"
 
     def _check_parameters(self) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
-
 import numpy as np
 from sklearn.random_projection import (
     GaussianRandomProjection,
@@ -12,13 +10,10 @@ from sklearn.random_projection import (
 
 from isoproj.baselines.base import Baseline, FoundMap, Task
 from isoproj.baselines.isometry import balanced
-from isoproj.estimators.descriptions import described_by
 from isoproj.numerics.arrays import as_dense, check_choice
 from isoproj.numerics.spectral import Array, orthonormal
 
 
-@described_by(Baseline)
-@dataclass(eq=False, repr=False)
 class RandomProjection(Baseline):
     """Random linear map of the feature space, orthonormal unless told otherwise.
 
@@ -66,7 +61,6 @@ class RandomProjection(Baseline):
 
     _keeps_span = False
 
-    _: KW_ONLY
     kind: str = "orthonormal"
     rescale: bool = False
 

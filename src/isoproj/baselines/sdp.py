@@ -11,7 +11,6 @@ be measured.
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, dataclass
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -22,7 +21,6 @@ from isoproj.baselines.base import Baseline, Best, FoundMap, Task
 from isoproj.baselines.fantope import FractionalProjection
 from isoproj.baselines.isometry import union
 from isoproj.estimators.base import check_positive
-from isoproj.estimators.descriptions import described_by
 from isoproj.numerics.arrays import check_choice, require
 from isoproj.numerics.extras import needed
 from isoproj.numerics.spectral import (
@@ -41,8 +39,6 @@ _NOTHING = 1e-8
 _MAX_ROUNDS, _N_LOW = 40, 400
 
 
-@described_by(Baseline)
-@dataclass(eq=False, repr=False)
 class SDPProjection(Baseline):
     """SDP+DR and SDP+RR: solve the semidefinite relaxation, then round it.
 
@@ -114,7 +110,6 @@ default="deterministic"
     True
     """
 
-    _: KW_ONLY
     rounding: str = "deterministic"
     solver: str = "relaxation"
     n_rounds: int = 100
@@ -204,6 +199,8 @@ def solve_conic(
     """
     library = needed(backend, extra="sdp", purpose=f"solver={backend!r}")
     run = run_scs if backend == "scs" else run_clarabel
+    # SCS stacks the lower triangle of a cone column by column, Clarabel the upper one.
+    order = np.triu_indices if backend == "scs" else np.tril_indices
     basis = top_eigenpairs(pool.uniform_moment(), k)[1]
     ends = pool.extremes(basis, n_low=max(_N_LOW, 4 * pool.n_dims))
     pairs, accuracy, n_iter = ends.low_pairs, 0.1 * tol, 0
@@ -215,7 +212,8 @@ def solve_conic(
             status = Status.TIME_LIMIT
             break
         directions = pool.directions(pairs)
-        factor, weights, steps = run(library, directions, k, accuracy, task.clock.left)
+        programme = ConicProgramme(directions, k, order(pool.n_dims))
+        factor, weights, steps = run(library, programme, accuracy, task.clock.left)
         n_iter += steps
         ends = pool.extremes(factor, n_low=_N_LOW)
         point.see(factor, 1.0 - float(ends.low[0]))
@@ -276,19 +274,12 @@ class ConicProgramme:
 
 
 def run_scs(
-    library: ModuleType,
-    directions: Array,
-    k: int,
-    accuracy: float,
-    left: float | None,
+    library: ModuleType, programme: ConicProgramme, accuracy: float, left: float | None
 ) -> tuple[Array, Array, int]:
     """Return root, weights and iterations of SCS; ``left`` is in seconds."""
-    n_dims = directions.shape[1]
-    # SCS stacks the lower triangle of a cone column by column.
-    programme = ConicProgramme(directions, k, np.triu_indices(n_dims))
     solver = library.SCS(
         {"A": programme.matrix, "b": programme.bound, "c": programme.cost},
-        {"z": 1, "l": programme.n_pairs, "s": [n_dims, n_dims]},
+        {"z": 1, "l": programme.n_pairs, "s": [programme.n_dims] * 2},
         eps_abs=accuracy,
         eps_rel=accuracy,
         max_iters=200_000,
@@ -300,11 +291,7 @@ def run_scs(
 
 
 def run_clarabel(
-    library: ModuleType,
-    directions: Array,
-    k: int,
-    accuracy: float,
-    left: float | None,
+    library: ModuleType, programme: ConicProgramme, accuracy: float, left: float | None
 ) -> tuple[Array, Array, int]:
     """Return root, weights and iterations of Clarabel; ``left`` is in seconds."""
     settings = library.DefaultSettings()
@@ -312,9 +299,6 @@ def run_clarabel(
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = accuracy
     if left is not None:
         settings.time_limit = left
-    n_dims = directions.shape[1]
-    # Clarabel stacks the upper triangle of a cone column by column.
-    programme = ConicProgramme(directions, k, np.tril_indices(n_dims))
     n_unknowns = programme.cost.size
     solver = library.DefaultSolver(
         scipy.sparse.csc_matrix((n_unknowns, n_unknowns)),
@@ -324,7 +308,7 @@ def run_clarabel(
         [
             library.ZeroConeT(1),
             library.NonnegativeConeT(programme.n_pairs),
-            *[library.PSDTriangleConeT(n_dims)] * 2,
+            *[library.PSDTriangleConeT(programme.n_dims)] * 2,
         ],
         settings,
     )

@@ -7,25 +7,14 @@ Each step finds the most shrunk direction ``s``, rotates the basis so that the i
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
-
 import numpy as np
 
-from isoproj.baselines.base import (
-    Baseline,
-    Best,
-    FoundMap,
-    Task,
-    check_fraction,
-)
-from isoproj.estimators.descriptions import described_by
+from isoproj.baselines.base import Baseline, Best, FoundMap, Task, check_fraction
 from isoproj.numerics.arrays import check_choice
 from isoproj.numerics.spectral import Array, orthonormal
 from isoproj.solvers.api import Status
 
 
-@described_by(Baseline)
-@dataclass(eq=False, repr=False)
 class SecantAvoidance(Baseline):
     """Secant avoidance (SAP): turn the basis step by step towards its worst pair.
 
@@ -72,7 +61,6 @@ class SecantAvoidance(Baseline):
     True
     """
 
-    _: KW_ONLY
     step: float = 0.05
     init: str = "pca"
     max_iter: int = 200

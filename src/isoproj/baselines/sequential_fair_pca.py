@@ -7,14 +7,11 @@ top eigenvector of their moment in the complement of those components.
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
-
 import numpy as np
 import scipy.special
 
 from isoproj.baselines.base import Baseline, Best, FoundMap, Task
 from isoproj.estimators.base import check_positive
-from isoproj.estimators.descriptions import described_by
 from isoproj.numerics.spectral import Array, canonical_signs, top_eigenpairs
 from isoproj.pairs.moments import DualProblem
 from isoproj.solvers.api import Status
@@ -23,8 +20,6 @@ from isoproj.solvers.api import Status
 _LOOK_EVERY = 10
 
 
-@described_by(Baseline)
-@dataclass(eq=False, repr=False)
 class SequentialFairPCA(Baseline):
     """Fair PCA one component at a time: nested subspaces, every pair a group.
 
@@ -89,7 +84,6 @@ class SequentialFairPCA(Baseline):
     True
     """
 
-    _: KW_ONLY
     rate: float = 1.0
     max_iter: int = 200
     tol: float = 0.05

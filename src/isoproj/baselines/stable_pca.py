@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 from scipy.special import softmax
 
 from isoproj.baselines.base import Baseline, Best, FoundMap, Task, proof_by
 from isoproj.baselines.fantope import FractionalProjection
-from isoproj.estimators.descriptions import described_by
 from isoproj.numerics.spectral import Array
 from isoproj.solvers.api import Status
 from isoproj.solvers.fantope import nearest_in_fantope
@@ -19,8 +17,6 @@ from isoproj.solvers.fantope import nearest_in_fantope
 _LOOK_EVERY = 10
 
 
-@described_by(Baseline)
-@dataclass(eq=False, repr=False)
 class StablePCA(Baseline):
     """StablePCA with every pair a source: the source that keeps least keeps most.
 
@@ -76,7 +72,6 @@ class StablePCA(Baseline):
     True
     """
 
-    _: KW_ONLY
     rate: float = 1.0
     max_iter: int = 500
     tol: float = 1e-3

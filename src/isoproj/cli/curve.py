@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
+from typing import Any
 
 from isoproj.cli import models
 from isoproj.cli.console import Console
@@ -14,28 +16,18 @@ from isoproj.estimators.curves import (
     distortion_curve,
     guarantee_frontier,
 )
+from isoproj.files.read.reading import DataFile
 from isoproj.numerics.rounding import counted
 
 
 def curve(options: argparse.Namespace, console: Console) -> None:
     """Print distortion and lower bound for many numbers of dimensions."""
-    check_outputs(options, plot=options.plot)
-    data = models.options_data(options, min_rows=2)
+    data, asked = _prepared(options, console, options.n_components or ())
     largest = min(options.max_k, int(data.points.shape[1]))
-    models.check_dimensions(options.n_components or (), data)
-    console.note(str(data))
+    ks = options.n_components or range(1, largest + 1)
     with console.progress("searching"):
-        found = distortion_curve(
-            data.points,
-            options.n_components or range(1, largest + 1),
-            labels=models.read_labels(options.labels, data),
-            **models.pair_options(options),
-            tol=options.tol,
-            time_limit=options.time_limit,
-            random_state=options.seed,
-        )
-    save_plot(console, options.plot, found.plot)
-    _say(console, found)
+        found = distortion_curve(data.points, ks, **asked)
+    _show(options, console, found)
     if found.knees:
         knees = ", ".join(map(str, found.knees))
         console.say(f"after k = {knees} further dimensions lower the loss much less")
@@ -58,38 +50,41 @@ def curve(options: argparse.Namespace, console: Console) -> None:
 
 def frontier(options: argparse.Namespace, console: Console) -> None:
     """Print the share kept and the loss of the worst pair for several caps."""
-    check_outputs(options, plot=options.plot)
-    data = models.options_data(options, min_rows=2)
-    console.note(str(data))
+    k, n_points = options.n_components, options.n_points
+    data, asked = _prepared(options, console, [k])
+    asked["objective"] = options.objective
     with console.progress("searching"):
-        found = guarantee_frontier(
-            data.points,
-            options.n_components,
-            options.n_points,
-            objective=options.objective,
-            labels=models.read_labels(options.labels, data),
-            **models.pair_options(options),
-            tol=options.tol,
-            time_limit=options.time_limit,
-            random_state=options.seed,
-        )
-    save_plot(console, options.plot, found.plot)
-    _say(console, found)
+        found = guarantee_frontier(data.points, k, n_points, **asked)
+    _show(options, console, found)
+    names = "max_distortion", "distortion", "kept", "kept_bound"
     points = [
-        told(
-            "FrontierPoint",
-            max_distortion=cap,
-            distortion=worst,
-            kept=kept,
-            kept_bound=bound,
-        )
-        for cap, worst, kept, bound in found
+        told("FrontierPoint", **dict(zip(names, point, strict=True))) for point in found
     ]
     console.tell("frontier", found, data=told_data(data), frontier=points)
 
 
-def _say(console: Console, found: DistortionCurve | Frontier) -> None:
-    """Print the table, and what it says of all pairs where it is over a sample."""
+def _prepared(
+    options: argparse.Namespace, console: Console, ks: Iterable[int]
+) -> tuple[DataFile, dict[str, Any]]:
+    """Return the data, and the options that both verbs pass on."""
+    check_outputs(options, plot=options.plot)
+    data = models.options_data(options, min_rows=2)
+    models.check_dimensions(ks, data)
+    console.note(str(data))
+    return data, {
+        "labels": models.read_labels(options.labels, data),
+        **models.pair_options(options),
+        "tol": options.tol,
+        "time_limit": options.time_limit,
+        "random_state": options.seed,
+    }
+
+
+def _show(
+    options: argparse.Namespace, console: Console, found: DistortionCurve | Frontier
+) -> None:
+    """Save the plot and print the table; say if it is over a sample of all pairs."""
+    save_plot(console, options.plot, found.plot)
     console.say(str(found))
     if found.sampled_words:
         console.say(found.sampled_words)

@@ -16,7 +16,7 @@ import isoproj
 from isoproj.cli.errors import UsageError
 from isoproj.files.read.reading import DataFile, holds_model, read_pairs, read_points
 from isoproj.files.read.sources import split_name
-from isoproj.numerics.arrays import Rows
+from isoproj.numerics.arrays import Rows, require
 from isoproj.numerics.container import read_container
 from isoproj.numerics.rounding import at_least, gap_in_words
 from isoproj.numerics.storage import MEMORY_LIMIT, Storage
@@ -50,7 +50,7 @@ class Model:
         return mean
 
     def check_fits(self, data: DataFile) -> Rows:
-        """Return the points; raise UsageError unless their features are the model's."""
+        """Return the points; raise an error unless their features are the model's."""
         expected = self.certificate.n_features
         check_features(data, expected, self.path)
         theirs, ours = data.names, self.feature_names
@@ -82,26 +82,18 @@ def prefix_table(certificate: Certificate) -> tuple[list[str], list[list[str]]]:
 
 
 def check_features(data: DataFile, n_features: int, path: str) -> None:
-    """Raise UsageError unless the data have as many features as a model or matrix."""
-    got = data.points.shape[1]
-    if got != n_features:
-        msg = (
-            f"{data.name} must have the {n_features} features of {path}; it has {got}. "
-            "Choose them with --columns, or fit again."
-        )
-        raise UsageError(msg)
+    """Raise ValueError unless the data have as many features as a model or matrix."""
+    got, what = data.points.shape[1], f"have the {n_features} features of {path}"
+    advice = "Choose them with --columns, or fit again."
+    require(got == n_features, data.name, got, what, advice)
 
 
 def check_dimensions(ks: Iterable[int], data: DataFile) -> None:
-    """Raise UsageError unless every k is between 1 and the number of features."""
+    """Raise ValueError unless every k is between 1 and the number of features."""
     n_features = int(data.points.shape[1])
     for k in ks:
-        if not 1 <= k <= n_features:
-            msg = (
-                f"-k must be between 1 and the {n_features} features of {data.name}; "
-                f"got {k}. Choose a value in that range."
-            )
-            raise UsageError(msg)
+        what = f"be between 1 and the {n_features} features of {data.name}"
+        require(1 <= k <= n_features, "-k", k, what, "Choose a value in that range.")
 
 
 def load_model(path: str) -> Model:
@@ -210,10 +202,7 @@ def read_labels(name: str | None, data: DataFile) -> list[str] | None:
     text = Path(name).read_text(encoding="utf-8", errors="replace")
     labels = text.removesuffix("\n").split("\n")
     n_points = int(data.points.shape[0])
-    if len(labels) != n_points:
-        msg = (
-            f"{name} must have a line for each of the {n_points} points of "
-            f"{data.name}; it has {len(labels)}. Write one label a line."
-        )
-        raise UsageError(msg)
+    n_given = len(labels)
+    what = f"have a line for each of the {n_points} points of {data.name}"
+    require(n_given == n_points, name, n_given, what, "Write one label a line.")
     return labels

@@ -56,11 +56,7 @@ def schema_of(verb: str) -> Json:
 def _whole(schema: Json | str) -> Json:
     """Return a schema that stands alone, every name replaced by what it stands for."""
     if isinstance(schema, str):
-        return (
-            {"type": schema}
-            if schema in ("string", "integer", "number", "boolean", "null")
-            else _whole(definitions()[schema])
-        )
+        return {"type": schema} if schema in _TYPES else _whole(definitions()[schema])
     whole = _whole(schema["$ref"]) if "$ref" in schema else {}
     if "properties" in schema:
         whole["type"] = "object"

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from isoproj.cli.console import Console
-from isoproj.cli.errors import ClaimFailed, UsageError
+from isoproj.cli.errors import ClaimFailed
 from isoproj.cli.models import load_model, map_of, options_data, read_labels
 from isoproj.cli.outputs import check_outputs, saved
 from isoproj.cli.payloads import told, told_data
@@ -15,17 +15,14 @@ from isoproj.estimators.curves import Frontier, guarantee_frontier
 from isoproj.exceptions import ClaimError
 from isoproj.numerics.arrays import Rows
 from isoproj.proof.certificate import Certificate
-from isoproj.reporting.document import SUFFIXES
+from isoproj.reporting.document import format_of
 from isoproj.reporting.document import report as make_report
 
 
 def report(options: argparse.Namespace, console: Console) -> None:
     """Verify a model on its data, and write the report."""
     start = time.perf_counter()
-    kind = SUFFIXES.get(Path(options.output).suffix.lower())
-    if kind is None:
-        msg = f"-o must end in .html, .md or .json; got {options.output}. Use .html."
-        raise UsageError(msg)
+    kind = format_of(options.output)
     check_outputs(options, options.output)
     model = load_model(options.model)
     data = options_data(options, min_rows=2)

@@ -12,16 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy
-import sklearn
 from numpy.typing import ArrayLike
 
 from isoproj import baselines
-from isoproj._version import __version__
 from isoproj.comparison.referee import Record, measure, measure_map
 from isoproj.estimators.guaranteed_pca import GuaranteedPCA
 from isoproj.estimators.near_isometric import NearIsometricProjection
-from isoproj.numerics.arrays import Rows
+from isoproj.numerics.arrays import Rows, require
+from isoproj.numerics.container import versions
 from isoproj.numerics.maps import LinearMap
 from isoproj.numerics.shown import Shown, aligned
 from isoproj.numerics.threads import n_threads
@@ -276,24 +274,19 @@ def _estimators(methods: Iterable[str] | Mapping[str, Any]) -> dict[str, Any]:
         methods = [methods]
     chosen = {}
     for name in methods:
-        if name not in METHODS:
-            msg = (
-                f"methods must be among {', '.join(METHODS)}; got {name!r}. "
-                "Pass a mapping of names to estimators for others."
-            )
-            raise ValueError(msg)
+        what = f"be among {', '.join(METHODS)}"
+        advice = "Pass a mapping of names to estimators for others."
+        require(name in METHODS, "methods", name, what, advice)
         chosen[name] = METHODS[name]()
     return chosen
 
 
 def machine_facts() -> Record:
     """Return versions and machine, so that a record can be read years later."""
+    # Records call scikit-learn by the name that Python imports.
+    libraries = {name.replace("scikit-", "sk"): v for name, v in versions().items()}
     return {
-        "isoproj": __version__,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-        "sklearn": sklearn.__version__,
+        **libraries,
         "system": platform.platform(),
         "machine": platform.machine(),
         "cores": os.cpu_count(),

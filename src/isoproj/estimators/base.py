@@ -118,12 +118,9 @@ class LinearProjection(
         projected: NDArray[Any] = check_array(
             on_host(X), dtype=[np.float64, np.float32]
         )
-        if projected.shape[1] != self.components_.shape[0]:
-            msg = (
-                f"X must have n_components_={self.components_.shape[0]} columns; got "
-                f"{projected.shape[1]}. Pass what transform returned."
-            )
-            raise ValueError(msg)
+        k, width = self.components_.shape[0], projected.shape[1]
+        what = f"have n_components_={k} columns"
+        require(width == k, "X", width, what, "Pass what transform returned.")
         return np.asarray(projected @ self.components_)
 
     def score(self, X: ArrayLike | Rows, y: Foreign = None) -> float:
@@ -312,12 +309,8 @@ def check_count(k: object, n_features: int) -> None:
             else "."
         )
         raise ValueError(msg)
-    if not 1 <= k <= n_features:
-        msg = (
-            f"n_components must be between 1 and n_features={n_features}; "
-            f"got {k}. Choose a value in that range."
-        )
-        raise ValueError(msg)
+    what, advice = f"be between 1 and {n_features=}", "Choose a value in that range."
+    require(1 <= k <= n_features, "n_components", int(k), what, advice)
 
 
 def check_positive(name: str, value: float | None, *, integral: bool) -> None:

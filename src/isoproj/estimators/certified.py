@@ -317,13 +317,10 @@ class CertifiedProjection(CallbackSupport, LinearProjection):
             "It is the share of squared length that a pair may lose.",
         )
         checked_gap(self.tol)
-        if self.nested is None and self.nested_weights is not None:
-            msg = (
-                f"nested_weights needs nested; got {self.nested_weights!r} and None. "
-                "Pass nested, or leave nested_weights out."
-            )
-            raise ValueError(msg)
-        if self.nested is not None:
+        if self.nested is None:
+            given, what = self.nested_weights, "be None without nested"
+            require(given is None, "nested_weights", given, what, "Pass nested, too.")
+        else:
             from isoproj.estimators.nested import check_nested
 
             check_nested(self.nested, self.nested_weights, self.n_components)

@@ -16,13 +16,14 @@ from isoproj.engines.base import Engine
 from isoproj.estimators.base import images_of, shipped_components
 from isoproj.estimators.estimate import FitEstimate
 from isoproj.exceptions import DuplicatePointsWarning, InfeasibleError
-from isoproj.numerics.arrays import Rows, as_dense
+from isoproj.numerics.arrays import Rows, as_dense, require
 from isoproj.numerics.interrupts import Stop
 from isoproj.numerics.progress import Notice, OutOfTime, ending_within, tell
 from isoproj.numerics.rounding import at_least, at_most, counted
 from isoproj.numerics.spectral import Array, Indices, Map
 from isoproj.numerics.storage import MEMORY_LIMIT, Storage
 from isoproj.pairs.estimate import scan_seconds
+from isoproj.pairs.moments import DualProblem, pose
 from isoproj.pairs.oracle import PairSearch
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import (
@@ -48,6 +49,8 @@ _PATIENCE = 60.0
 # and proved 0.4862 instead of 0.4852, in a quarter of the time (200 x 5000, k = 50).
 _MOST_WEIGHTS = 2000
 
+# Most pairs for which one weight each is held.
+_LARGEST_DENSE = 20_000_000
 Answer = TypeVar("Answer")
 
 
@@ -328,6 +331,14 @@ class Geometry:
                 + (", or pass float64." if images.dtype.itemsize < 8 else ".")
             )
             warnings.warn(msg, UserWarning, stacklevel=stacklevel + 1)
+
+
+def dense_problem(points: Points, pairs: PairSet, k: int, method: str) -> DualProblem:
+    """Return the problem of a method that holds a weight for every pair."""
+    n_pairs = pairs.n_pairs
+    what = f"have at most {_LARGEST_DENSE:,} pairs, as {method} holds a weight for each"
+    require(n_pairs <= _LARGEST_DENSE, "X", n_pairs, what, "Fit a sample of the rows.")
+    return pose(points, pairs, k)
 
 
 def _refusal(certificate: Certificate, cap: float) -> str:

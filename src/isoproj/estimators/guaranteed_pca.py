@@ -177,12 +177,9 @@ class GuaranteedPCA(CertifiedProjection):
         return like(np.asarray(self._lifted(X) + self.mean_), X)
 
     def _check_parameters(self, n_features: int) -> None:
-        if self.n_components is None and self.max_distortion is None:
-            msg = (
-                "n_components=None needs max_distortion; got None for both. "
-                "Pass one of them."
-            )
-            raise ValueError(msg)
+        fits = self.n_components is not None or self.max_distortion is not None
+        what, advice = "be given where n_components is None", "Pass one of them."
+        require(fits, "max_distortion", None, what, advice)
         super()._check_parameters(n_features)
         fits = is_number(self.slack) and 0.0 <= self.slack < math.inf
         require(fits, "slack", self.slack, "be a number, 0 or more", "Use 0.05.")

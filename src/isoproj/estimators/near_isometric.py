@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from isoproj.estimators.base import telling
 from isoproj.estimators.certified import CertifiedProjection
-from isoproj.estimators.geometry import Geometry
+from isoproj.estimators.geometry import Geometry, dense_problem
 from isoproj.numerics.arrays import (
     Rows,
     check_choice,
@@ -23,7 +23,6 @@ from isoproj.numerics.arrays import (
     require,
 )
 from isoproj.numerics.spectral import Array
-from isoproj.pairs.moments import pose
 from isoproj.pairs.points import Points
 from isoproj.pairs.rows import stacked
 from isoproj.pairs.rule import PairKind, PairRule, PairSet
@@ -31,9 +30,6 @@ from isoproj.pairs.worst_pairs import find_worst
 from isoproj.proof.bounds import certify_hull, data_fingerprint, thinned
 from isoproj.proof.certificate import Certificate
 from isoproj.solvers.api import Journal, Problem, Result, Weights
-
-# Most pairs for ``dual_ascent``, which keeps a weight for each.
-_LARGEST_DENSE = 20_000_000
 
 
 @dataclass(eq=False, repr=False)
@@ -398,19 +394,14 @@ class NearIsometricProjection(CertifiedProjection):
 
     def _solved(self, geometry: Geometry, problem: Problem) -> Result:
         """Ask the solver, or run the paper's algorithm."""
-        k, n_pairs = problem.k, geometry.pairs.n_pairs
+        k = problem.k
         if self.solver == "minimax" or k is None or k >= problem.n_dims:
             return super()._solved(geometry, problem)
-        if n_pairs > _LARGEST_DENSE:
-            msg = (
-                f"solver='dual_ascent' holds a weight per pair, at most "
-                f"{_LARGEST_DENSE:,}; got {n_pairs:,}. Fit a sample of the rows."
-            )
-            raise ValueError(msg)
         from isoproj.solvers.dual_ascent import dual_ascent
 
         max_iter = 120 if self.max_iter is None else int(self.max_iter)
-        posed = pose(geometry.points, geometry.pairs, k)
+        method = "solver='dual_ascent'"
+        posed = dense_problem(geometry.points, geometry.pairs, k, method)
         result = dual_ascent(posed, max_iter=max_iter, clock=problem.journal.clock)
         dual = Weights(*thinned(result.dual.pairs, result.dual.weights))
         return replace(result, dual=dual)

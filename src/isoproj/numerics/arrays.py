@@ -151,12 +151,9 @@ def as_rows(data: ArrayLike | Rows, storage: Storage) -> ArrayLike | Rows:
     other = isinstance(data, np.ndarray) or not hasattr(data, "__getitem__")
     if kind is None or len(shape) != 2 or is_sparse(data) or (other and not plain):
         return data
-    if not all(isinstance(n, int | np.integer) for n in shape):
-        msg = (
-            f"X must have a known number of rows and columns; got shape {shape}. "
-            "Call X.compute_chunk_sizes() first."
-        )
-        raise ValueError(msg)
+    is_known = all(isinstance(n, int | np.integer) for n in shape)
+    what = "have a known number of rows and columns"
+    require(is_known, "X", shape, what, "Call X.compute_chunk_sizes() first.")
     floats = kind in (np.dtype(np.float64), np.dtype(np.float32))
     rows: Any = data
     if plain and floats and rows.strides[1] == kind.itemsize and rows.flags.aligned:
@@ -241,25 +238,11 @@ def not_finite(row: int, column: int, value: float, name: str = "X") -> str:
 
 def check_map(components: ArrayLike, n_features: int) -> Array:
     """Return a linear map as finite float64 rows of ``n_features``; else ValueError."""
-    try:
-        rows: Array = check_array(
-            components,
-            dtype=np.float64,
-            ensure_all_finite=False,
-            input_name="components",
-        )
-    except TypeError:
-        msg = (
-            "components must be a matrix of numbers; got "
-            f"{type(components).__name__}. Pass an array."
-        )
-        raise ValueError(msg) from None
-    if rows.shape[1] != n_features:
-        msg = (
-            f"components must have one column per feature, {n_features}; got shape "
-            f"{rows.shape}. Pass one component a row, as in scikit-learn's components_."
-        )
-        raise ValueError(msg)
+    rows: Array = as_numbers(components).astype(np.float64, copy=False)
+    fits = rows.ndim == 2 and rows.shape[1] == n_features and rows.size > 0
+    what = f"have two axes, and one column per feature, {n_features}"
+    advice = "Pass one component a row, as in scikit-learn's components_."
+    require(fits, "components", rows.shape, what, advice)
     if not np.isfinite(rows).all():
         msg = "components must be finite; got NaN or infinity. Refit the map."
         raise ValueError(msg)
@@ -267,6 +250,22 @@ def check_map(components: ArrayLike, n_features: int) -> Array:
     what = f"be at most {_LARGEST_MAP:.0e} in size, so that squares do not overflow"
     require(largest <= _LARGEST_MAP, "components", largest, what, "Scale the map.")
     return rows
+
+
+def as_numbers(components: ArrayLike | Rows) -> NDArray[Any]:
+    """Return an array or tensor of any device as an array of real numbers."""
+    try:
+        matrix = as_dense(on_host(components))
+    except (ValueError, TypeError):
+        matrix = np.empty(0, dtype=object)
+    if matrix.dtype.kind not in "biuf":
+        kind = type(components).__name__
+        msg = (
+            "components must be a matrix of numbers, or something linear that holds "
+            f"one; got {kind}. Pass an array."
+        )
+        raise ValueError(msg)
+    return matrix
 
 
 def check_pair_list(pairs: ArrayLike, n_points: int) -> Indices:

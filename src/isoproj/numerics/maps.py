@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from isoproj.numerics.arrays import as_dense, check_choice, check_map, on_host
+from isoproj.numerics.arrays import as_dense, as_numbers, check_choice, check_map
 from isoproj.numerics.spectral import Array
 
 # An array, a fitted estimator, a linear layer, or a transform of faiss.
@@ -35,7 +35,7 @@ def linear_map(
     known = _of_object(given, n_features)
     if known is not None:
         return check_map(known, n_features)
-    return check_map(_oriented(_as_array(given), n_features, orientation), n_features)
+    return check_map(_oriented(as_numbers(given), n_features, orientation), n_features)
 
 
 def _of_object(given: LinearMap, n_features: int) -> NDArray[Any] | None:
@@ -53,7 +53,7 @@ def _of_object(given: LinearMap, n_features: int) -> NDArray[Any] | None:
         links = [given.chain.at(at) for at in range(given.chain.size())]
         return _product(links, _of_faiss, n_features)
     if hasattr(given, "weight"):
-        return _of_layer(given)
+        return as_numbers(given.weight)
     if hasattr(given, "fit"):
         msg = (
             "an estimator must be fitted and have components_; "
@@ -143,18 +143,6 @@ def _check_transform(estimator: LinearMap, matrix: NDArray[Any]) -> None:
         raise ValueError(msg)
 
 
-def _of_layer(layer: LinearMap) -> NDArray[Any]:
-    """Return the weight of a linear layer, one output a row."""
-    weight = _as_array(layer.weight)
-    if weight.ndim != 2:
-        msg = (
-            "the weight of a linear layer must have two axes; that of "
-            f"{type(layer).__name__} has shape {weight.shape}. Pass a linear layer."
-        )
-        raise ValueError(msg)
-    return weight
-
-
 def _of_faiss(transform: LinearMap) -> NDArray[Any]:
     """Return the matrix of a trained faiss ``VectorTransform``."""
     faiss = importlib.import_module(type(transform).__module__.partition(".")[0])
@@ -179,32 +167,12 @@ def _of_faiss(transform: LinearMap) -> NDArray[Any]:
     raise ValueError(msg)
 
 
-def _as_array(given: ArrayLike | LinearMap) -> NDArray[Any]:
-    """Return an array or tensor of any device as an array of real numbers."""
-    try:
-        matrix = as_dense(on_host(given))
-    except (ValueError, TypeError):
-        matrix = np.empty(0, dtype=object)
-    if matrix.dtype.kind not in "biuf":
-        kind = type(given).__name__
-        msg = (
-            "components must be a matrix of numbers, or something linear that holds "
-            f"one; got {kind}. Pass an array."
-        )
-        raise ValueError(msg)
-    return matrix
-
-
 def _oriented(
     matrix: NDArray[Any], n_features: int, orientation: Orientation | None
 ) -> NDArray[Any]:
     """Return a matrix with one output a row, by its shape or as the caller says."""
     if matrix.ndim != 2:
-        msg = (
-            f"components must be a matrix with two axes; got shape {matrix.shape}. "
-            "Pass one output coordinate a row."
-        )
-        raise ValueError(msg)
+        return matrix  # Refused elsewhere, with the reason.
     is_wide, is_tall = (size == n_features for size in matrix.shape[::-1])
     if orientation is not None:
         return matrix.T if orientation == "columns" else matrix

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from isoproj.numerics.arrays import require
 from isoproj.numerics.container import write_atomically
 from isoproj.numerics.extras import needed
 from isoproj.numerics.spectral import Array, Foreign
@@ -22,6 +23,7 @@ from isoproj.plot.style import SHADE, colour_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 def axes_or_new(ax: Axes | None) -> Axes:
@@ -210,11 +212,6 @@ def save_axes(ax: Axes, path: str) -> None:
     write_atomically(Path(path), buffer.getvalue())
 
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-
 class Display(ABC):
     """Numbers that can be drawn, after scikit-learn's convention for displays.
 
@@ -264,10 +261,7 @@ class Display(ABC):
 def as_long_as(first: Array, name: str, values: ArrayLike) -> Array:
     """Return values as an array if there is one for each entry of ``first``."""
     found = np.asarray(values, dtype=np.float64)
-    if found.shape != first.shape or found.ndim != 1:
-        msg = (
-            f"{name} must have one value for each of {first.size}; got shape "
-            f"{found.shape}. Pass arrays of one length."
-        )
-        raise ValueError(msg)
+    fits = found.shape == first.shape and found.ndim == 1
+    what = f"have one value for each of {first.size}"
+    require(fits, name, found.shape, what, "Pass arrays of one length.")
     return found

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from isoproj.numerics.arrays import Rows, check_map, check_points
+from isoproj.numerics.arrays import Rows, check_points
+from isoproj.numerics.maps import linear_map
 from isoproj.numerics.spectral import Fitted, Indices
 from isoproj.pairs.losses import exact_losses
 from isoproj.pairs.points import Points
@@ -196,8 +197,7 @@ class ShepardDisplay(Display):
         """
         axes = axes_or_new(ax)
         rows = check_points(X)
-        matrix: Fitted = getattr(estimator, "components_", estimator)
-        linear = check_map(matrix, rows.shape[1])
+        linear = linear_map(estimator, rows.shape[1], orientation="rows")
         points, pairs = prepare_pairs(rows, "all", rotate=False)
         chosen = _sampled_pairs(points, n_sampled, random_state)
         original = points.distances(chosen)

@@ -138,7 +138,8 @@ class _Drawing:
         """Lay an invisible column over every step, which shows its hint."""
         edges = self.x.pixels(mark.edges)
         for low, high, hint in zip(edges, edges[1:], mark.hints, strict=False):
-            self._box(low, self.top, high, self.bottom, "hover", hint)
+            size = {"width": high - low, "height": self.bottom - self.top}
+            self._add("rect", "hover", hint, x=low, y=self.top, **size)
 
     def line(self, mark: marks.Line) -> None:
         spots = self._spots(mark.x, mark.y)
@@ -208,12 +209,6 @@ class _Drawing:
         hint = "" if isinstance(mark, marks.Steps) else "".join(mark.hints)
         css = f"area role-{mark.role}"
         self._add("polygon", css, hint, points=_joined(spots))
-
-    def _box(
-        self, x: float, y: float, to_x: float, to_y: float, css: str, hint: str = ""
-    ) -> None:
-        size = {"width": max(0.0, to_x - x), "height": max(0.0, to_y - y)}
-        self._add("rect", css, hint, x=x, y=y, **size)
 
     def _add(self, tag: str, css: str, hint: str = "", **where: float | str) -> None:
         shown = {

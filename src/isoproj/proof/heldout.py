@@ -11,7 +11,7 @@ from sklearn.model_selection import train_test_split
 
 from isoproj.engines.base import Engine
 from isoproj.exceptions import NoPairsError
-from isoproj.numerics.arrays import Rows, is_sparse, is_whole
+from isoproj.numerics.arrays import Rows, is_sparse, is_whole, require
 from isoproj.numerics.rounding import at_least, at_most, trimmed
 from isoproj.numerics.shown import Shown
 from isoproj.numerics.spectral import Array, Indices
@@ -290,13 +290,12 @@ def _count(n_rows: int, size: object) -> int:
         count = int(size)
     elif isinstance(size, float | np.floating) and 0.0 < size < 1.0:
         count = math.ceil(float(size) * n_rows)
-    if not _FEWEST <= count <= n_rows - _FEWEST:
-        msg = (
-            "heldout must be a share between 0 and 1 or a whole number that leaves at "
-            f"least {_FEWEST} rows on both sides, or None; got {size!r} of {n_rows} "
-            "rows. Use 0.2, or None to fit all."
-        )
-        raise ValueError(msg)
+    what = (
+        "be a share between 0 and 1 or a whole number that leaves at least "
+        f"{_FEWEST} of {n_rows} rows on both sides, or None"
+    )
+    fits = _FEWEST <= count <= n_rows - _FEWEST
+    require(fits, "heldout", size, what, "Use 0.2, or None to fit all.")
     return count
 
 

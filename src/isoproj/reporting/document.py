@@ -9,11 +9,11 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from numpy.typing import ArrayLike
 
-from isoproj.numerics.arrays import Rows, check_points
+from isoproj.numerics.arrays import Rows, check_points, require
 from isoproj.numerics.container import write_atomically
 from isoproj.numerics.extras import needed
 from isoproj.numerics.rounding import at_least, at_most, gap_in_words, paired
@@ -30,14 +30,17 @@ from isoproj.reporting.charts import charts_of
 from isoproj.reporting.facts import Facts
 from isoproj.reporting.measuring import Scene, maps_beside, new_points
 
-SUFFIXES: dict[str, Literal["html", "markdown", "json"]] = {
-    ".html": "html",
-    ".htm": "html",
-    ".md": "markdown",
-    ".json": "json",
-}
+SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".json": "json"}
 # Widths of the two drawings of every chart: beside text, and on a phone.
 _WIDE, _NARROW = 720, 348
+
+
+def format_of(path: str | os.PathLike[str]) -> str:
+    """Return the format that the ending of a path names; else raise ValueError."""
+    found = SUFFIXES.get(Path(path).suffix.lower(), "")
+    what = "end in .html, .md or .json"
+    require(bool(found), "a report", str(path), what, "Name it report.html.")
+    return found
 
 
 class Report:
@@ -96,14 +99,7 @@ class Report:
         OSError
             If the file cannot be written.
         """
-        kind = SUFFIXES.get(Path(path).suffix.lower())
-        if kind is None:
-            msg = (
-                f"a report must end in .html, .md or .json; got {str(path)!r}. "
-                "Name it report.html."
-            )
-            raise ValueError(msg)
-        write_atomically(path, getattr(self, kind)().encode())
+        write_atomically(path, getattr(self, format_of(path))().encode())
 
     def _repr_html_(self) -> str:
         # Without data there is little to tell: a card, as notebooks show a model.

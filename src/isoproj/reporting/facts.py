@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from isoproj.exceptions import ClaimError
-from isoproj.numerics.arrays import Rows, as_dense, check_points
+from isoproj.numerics.arrays import Rows, as_dense, check_points, require
 from isoproj.numerics.container import versions
 from isoproj.numerics.spectral import Fitted, Foreign, Indices
 from isoproj.proof.audit import AuditResult
@@ -301,23 +301,17 @@ def heldout(scene: Scene, rows: Rows, name: str | None, max_pairs: int) -> Facts
 
 def check_labels(labels: Sequence[str] | None, n_points: int) -> None:
     """Raise ValueError unless there is a label for every point, or none at all."""
-    if labels is not None and len(labels) != n_points:
-        msg = (
-            f"labels must name every one of {n_points} points; got {len(labels)}. "
-            "Pass one a row."
-        )
-        raise ValueError(msg)
+    n_given = n_points if labels is None else len(labels)
+    what = f"name every one of {n_points} points"
+    require(n_given == n_points, "labels", n_given, what, "Pass one a row.")
 
 
 def checked_heldout(heldout: ArrayLike | Rows, n_features: int) -> Rows:
     """Return the held-out points, or raise ValueError if they do not fit."""
     rows = check_points(heldout)
-    if rows.shape[1] != n_features:
-        msg = (
-            f"held-out points must have the model's {n_features} features; got "
-            f"{rows.shape[1]}. Pass the same columns."
-        )
-        raise ValueError(msg)
+    width, what = rows.shape[1], f"have the model's {n_features} features"
+    advice = "Pass the same columns."
+    require(width == n_features, "held-out points", width, what, advice)
     return rows
 
 
