@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+import isoproj
 from isoproj.numerics.arrays import Rows, check_points, is_number, is_whole
 from isoproj.numerics.maps import LinearMap, Orientation, linear_map
 from isoproj.numerics.rounding import at_least, at_most, counted, trimmed
@@ -23,6 +24,9 @@ from isoproj.pairs.rule import PairKind
 from isoproj.proof.bounds import data_fingerprint
 from isoproj.proof.confidence import CONFIDENCE, conformal_rank, fewest_points
 from isoproj.search.ranks import Needed, needed_rows, ranks_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # Hardest rows that a plan names.
 _NAMED = 10
@@ -154,6 +158,21 @@ class SearchPlan(Tabular):
         """
         both = (self.row_ranks, self.query_ranks)
         return Recall(*(None if r is None else float((r <= m).mean()) for r in both))
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the share of neighbours found against candidates fetched.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None
+            Where to draw; None makes a new figure.
+
+        Returns
+        -------
+        matplotlib Axes
+            The drawing of ``isoproj.plot.search_plan``.
+        """
+        return isoproj.plot.search_plan(self, ax=ax)
 
     def settings(self, *, stored: bool | None = None) -> dict[str, dict[str, float]]:
         """Return the number of candidates in the words of several systems.
