@@ -26,6 +26,7 @@ from isoproj import (
 )
 from isoproj.exceptions import DuplicatePointsWarning
 from isoproj.proof.certificate import certificate_of
+from isoproj.proof.verify import check_claims
 
 pytest.importorskip("jinja2")
 
@@ -580,16 +581,43 @@ def test_no_fewer_pairs_are_advised_where_a_kind_was_chosen(tmp_path, run):
 
 def test_a_row_that_is_the_origin_is_no_copy():
     X = np.vstack([DIGITS[:20], DIGITS[:1], np.zeros((1, 64))])
-    for pairs, norms, told in (
-        ("all", False, "1 pair of identical points."),
-        ("all", True, "1 pair of identical points, 1 row of zeros."),
-        ("directions", False, "counted: 1 row of zeros."),
+    for pairs, norms, told, counted in (
+        ("all", False, "1 pair of identical points.", "230, 1 identical"),
+        (
+            *("all", True, "1 pair of identical points, 1 row of zeros."),
+            "251, 2 identical or zero",
+        ),
+        ("directions", False, "counted: 1 row of zeros.", "21, 1 zero"),
     ):
         model = NearIsometricProjection(
             2, pairs=pairs, include_norms=norms, tol=0.5, random_state=0
         )
         with pytest.warns(DuplicatePointsWarning, match=told):
             model.fit(X)
+        claims = {claim.name: claim for claim in check_claims(model, X)}
+        claim = claims["pairs that count"]
+        assert claim.stated == claim.found == counted
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, "distance"),
+        ({"pairs": "sample"}, "sampled distance"),
+        ({"pairs": "directions"}, "length"),
+        ({"include_norms": True, "min_distance": 3.7}, "distance or length"),
+    ],
+)
+def test_one_pair_is_not_every_one_of_many(options, told):
+    X = np.array([[0.0, 0.0, 0.0], [3.0, 2.0, 0.0]])
+    model = NearIsometricProjection(1, random_state=0, **options)
+    if "min_distance" in options:
+        X[0, 2] = 1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DuplicatePointsWarning)
+        model.fit(X)
+    sentence = str(model.certificate_)
+    assert sentence.startswith(f"The only {told} that counts keeps at least 100.00% ")
 
 
 def test_audits_name_the_origin():
