@@ -174,7 +174,9 @@ class SearchPlan(Tabular):
         """
         return isoproj.plot.search_plan(self, ax=ax)
 
-    def settings(self, *, stored: bool | None = None) -> dict[str, dict[str, float]]:
+    def settings(
+        self, *, stored: bool | None = None, candidates: int | None = None
+    ) -> dict[str, dict[str, float]]:
         """Return the number of candidates in the words of several systems.
 
         The systems must search the reduced vectors exactly; the losses of an
@@ -188,6 +190,9 @@ class SearchPlan(Tabular):
             Whether queries are stored rows. Then the row itself comes back as well: ask
             for ``n_neighbors + 1`` rows and drop it. None means False if the plan has a
             number for new queries.
+        candidates : int or None
+            The number to be told, the row itself not counted; None means the planned
+            one, ``every_row`` or ``new_query``.
 
         Returns
         -------
@@ -203,6 +208,7 @@ class SearchPlan(Tabular):
         """
         stored = self.query_ranks is None if stored is None else stored
         number = self.every_row if stored else self.new_query
+        number = number if candidates is None else candidates
         if number is None:
             which = "stored rows" if stored else "new queries"
             msg = f"settings needs a plan for {which}; this one has none. Plan again."
@@ -226,6 +232,7 @@ class SearchPlan(Tabular):
     def __str__(self) -> str:
         n, neighbors = self.n_neighbors, counted(self.n_neighbors, "neighbour")
         share = "all" if self.n_needed == n else f"at least {self.n_needed} of"
+        its = "its neighbour" if n == 1 else f"{share} its {neighbors}"
         lines = [
             f"{neighbors} ({self.metric}) among {self.n_rows:,} rows,"
             f" by {self.n_components:,} instead of {self.n_features:,} numbers a row "
@@ -235,15 +242,14 @@ class SearchPlan(Tabular):
             half, most = _quantiles(self.row_candidates)
             lines.append(
                 f"Fetch {self.every_row:,} besides the row itself: then every stored "
-                f"row has {share} its {neighbors} among them. Half of the rows need at "
-                f"most {half:,}, 99 % at most {most:,}; row {self.hardest_rows[0]} "
-                "needs most."
+                f"row has {its} among them. Half of the rows need at most {half:,}, "
+                f"99 % at most {most:,}; row {self.hardest_rows[0]} needs most."
             )
         if self.query_candidates is not None:
             lines.append(
-                f"Fetch {self.new_query:,}: then a new query has {share} its "
-                f"{neighbors} among them with probability at least {self._level}, "
-                f"if it is drawn like these {self.query_candidates.size:,} queries."
+                f"Fetch {self.new_query:,}: then a new query has {its} among them "
+                f"with probability at least {self._level}, if it is drawn like these "
+                f"{self.query_candidates.size:,} queries."
             )
         names = "stored rows", "queries"
         found = zip(self.recall(n), names, strict=True)
