@@ -112,6 +112,7 @@ FRONT_DOOR = {
     ("estimators/base.py", "report"),
     ("estimators/curves.py", "plot"),
     ("proof/audit.py", "plot"),
+    ("search/plan.py", "plot"),
 }
 
 

@@ -23,9 +23,12 @@ from isoproj import (
     NearIsometricProjection,
     audit,
     distortion_curve,
+    search_plan,
 )
+from isoproj.comparison.choosing import FORMATS
 from isoproj.exceptions import DuplicatePointsWarning
 from isoproj.proof.certificate import certificate_of
+from isoproj.proof.verify import check_claims
 
 pytest.importorskip("jinja2")
 
@@ -450,10 +453,10 @@ SKIPPED = re.compile(
 )
 
 
-def check_text(text, figures):
+def check_text(text, figures, patterns=PATTERNS):
     """Check every sentence; return how many were checked, none may be left."""
     n_checked = 0
-    for pattern, check in PATTERNS:
+    for pattern, check in patterns:
         for found in pattern.finditer(text):
             assert check(figures, *found.groups()) is not False, found[0]
             n_checked += 1
@@ -580,16 +583,43 @@ def test_no_fewer_pairs_are_advised_where_a_kind_was_chosen(tmp_path, run):
 
 def test_a_row_that_is_the_origin_is_no_copy():
     X = np.vstack([DIGITS[:20], DIGITS[:1], np.zeros((1, 64))])
-    for pairs, norms, told in (
-        ("all", False, "1 pair of identical points."),
-        ("all", True, "1 pair of identical points, 1 row of zeros."),
-        ("directions", False, "counted: 1 row of zeros."),
+    for pairs, norms, told, counted in (
+        ("all", False, "1 pair of identical points.", "230, 1 identical"),
+        (
+            *("all", True, "1 pair of identical points, 1 row of zeros."),
+            "251, 2 identical or zero",
+        ),
+        ("directions", False, "counted: 1 row of zeros.", "21, 1 zero"),
     ):
         model = NearIsometricProjection(
             2, pairs=pairs, include_norms=norms, tol=0.5, random_state=0
         )
         with pytest.warns(DuplicatePointsWarning, match=told):
             model.fit(X)
+        claims = {claim.name: claim for claim in check_claims(model, X)}
+        claim = claims["pairs that count"]
+        assert claim.stated == claim.found == counted
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, "distance"),
+        ({"pairs": "sample"}, "sampled distance"),
+        ({"pairs": "directions"}, "length"),
+        ({"include_norms": True, "min_distance": 3.7}, "distance or length"),
+    ],
+)
+def test_one_pair_is_not_every_one_of_many(options, told):
+    X = np.array([[0.0, 0.0, 0.0], [3.0, 2.0, 0.0]])
+    model = NearIsometricProjection(1, random_state=0, **options)
+    if "min_distance" in options:
+        X[0, 2] = 1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DuplicatePointsWarning)
+        model.fit(X)
+    sentence = str(model.certificate_)
+    assert sentence.startswith(f"The only {told} that counts keeps at least 100.00% ")
 
 
 def test_audits_name_the_origin():
@@ -624,3 +654,283 @@ def test_no_loss_is_a_negative_zero():
     for pairs in ("all", "directions"):
         model = NearIsometricProjection(6, pairs=pairs, tol=0.5, random_state=0).fit(X)
         assert not re.search(r"-0[.%]", model.report(X).markdown())
+
+
+# Options of a plan, by scene; those about queries need some.
+PLANS = {
+    "stored rows": {},
+    "queries": {"queries": True},
+    "queries alone": {"queries": True, "stored": False},
+    "share": {"queries": True, "share": 0.6},
+    "cosine": {"queries": True, "metric": "cosine", "confidence": 0.9},
+    "cosine, share": {"metric": "cosine", "share": 0.6},
+    "other score": {"queries": True, "score": "cosine"},
+    "one neighbour": {"queries": True, "n_neighbors": 1},
+}
+STORED, ASKED = np.split(np.random.default_rng(6).normal(size=(160, 12)), [120])
+
+
+def distances(rows, asked, metric):
+    """Return how far all rows are from what is asked for; inf from themselves."""
+    if metric == "cosine":
+        asked, rows = (a / np.linalg.norm(a, axis=1)[:, None] for a in (asked, rows))
+    far = np.linalg.norm(asked[:, None] - rows, axis=2)
+    np.fill_diagonal(far, np.inf if asked.shape == rows.shape else far.diagonal())
+    return far
+
+
+class Planned:
+    """What is true of a plan, by searches through all rows; no distances tie."""
+
+    def __init__(
+        self,
+        vectors,
+        reduced,
+        n_neighbors=10,
+        *,
+        metric="euclidean",
+        score=None,
+        share=1.0,
+        confidence=0.95,
+    ):
+        (rows, _), self.n = vectors, n_neighbors
+        self.metric, self.score = metric, score or metric
+        self.sizes = rows.shape[0], reduced[0].shape[1], rows.shape[1]
+        self.level, self.wanted = confidence, math.ceil(share * n_neighbors - 1e-9)
+        self.found, self.needed, self.stretch = {}, {}, None
+        for who, at in (("stored rows", 0), ("queries", 1)):
+            if vectors[at] is None:
+                continue
+            before = distances(rows, vectors[at], metric)
+            after = distances(reduced[0], reduced[at], self.score)
+            true = before.argsort(axis=1)[:, :n_neighbors]
+            returned = after.argsort(axis=1)
+            # After how many rows each neighbour is among those returned.
+            places = returned.argsort(axis=1)
+            self.found[who] = 1 + np.take_along_axis(places, true, axis=1)
+            last = np.sort(self.found[who], axis=1)[:, self.wanted - 1]
+            self.needed[who] = np.maximum(last, n_neighbors)
+            if who == "stored rows":
+                far = np.take_along_axis(before, returned, axis=1)[:, :-1]
+                self.stretch = (far / np.sort(before, axis=1)[:, :-1]).max()
+
+    @property
+    def new_query(self):
+        needed = np.sort(self.needed["queries"])
+        return needed[math.ceil((needed.size + 1) * self.level - 1e-9) - 1]
+
+    def has_its(self, text):
+        if self.n == 1:
+            return text == "its neighbour"
+        whole = self.wanted == self.n
+        share = "all" if whole else f"at least {self.wanted} of"
+        return text == f"{share} its {self.n} neighbours"
+
+
+def plan_head(f, n, metric, *rest):
+    *sizes, score = rest
+    assert (int(n), metric, score) == (f.n, f.metric, f.score)
+    assert tuple(map(number, sizes)) == f.sizes
+
+
+def plan_rows(f, m, its, half, most, hardest):
+    needed = f.needed["stored rows"]
+    assert f.has_its(its)
+    assert number(m) == needed.max() == needed[int(hardest)]
+    for share, told in ((0.5, number(half)), (0.99, number(most))):
+        assert (needed <= told).mean() >= share
+        assert (needed < told).mean() < share + 1.0 / needed.size
+
+
+def plan_query(f, m, its, level, n):
+    assert f.has_its(its)
+    assert number(m) == f.new_query
+    below(level, f.level, 100)
+    assert number(n) == f.needed["queries"].size
+
+
+def plan_fewest(f, n, *told):
+    assert int(n) == f.n
+    told = dict(zip(told[1::2], told[::2], strict=True))
+    assert set(told) - {None} == set(f.found)
+    for who, found in f.found.items():
+        below(told[who], (found <= f.n).mean())
+
+
+def plan_ratio(f, most):
+    above(most, f.ratio)
+    assert 1.0 < f.stretch <= f.ratio + 1e-9
+
+
+def plan_row(f, who, level, m, half, most, share):
+    who = "queries" if level else "stored rows"
+    needed = f.needed[who]
+    assert number(m) == (f.new_query if level else needed.max())
+    if level:
+        below(level, f.level, 100)
+    assert (needed <= number(half)).mean() >= 0.5
+    assert (needed <= number(most)).mean() >= 0.99
+    below(share, (f.found[who] <= f.n).mean())
+
+
+def plan_number(f, m, who, n, own):
+    f.told = int(m) + bool(own)
+    f.asked_for = int(n)
+    assert int(n) == f.n + bool(own)
+    assert (who == "stored rows") == bool(own)
+    assert number(m) == f.planned
+
+
+def plan_setting(f, name, value):
+    if name in ("k", "limit", "LIMIT"):
+        assert number(value) == f.told
+    elif name == "refine_factor":
+        assert f.told <= number(value) * f.asked_for < f.told + f.asked_for
+    else:
+        assert int(number(value) * f.asked_for) == f.told
+
+
+def cheapest(f, method, k, code, score, n_bytes, m, wanted):
+    """Take the vectors of the option named, and count for both halves of queries."""
+    vectors = [some[:, : int(k)] for some in (STORED, ASKED)]
+    assert method == f"first:{k}"
+    bits, code_of = FORMATS[code]
+    assert number(n_bytes) == math.ceil(bits * int(k) / 8)
+    # The data are scaled by a power of two before numbers of 16 bits round them.
+    scale = 2.0 ** -math.frexp(max(abs(some).max() for some in vectors))[1]
+    vectors = [scale * some for some in vectors]
+    reduced = [some.astype(float) for some in map(code_of(vectors[0]), vectors)]
+    chose, judged = (
+        Planned(
+            (STORED, ASKED[half]),
+            (reduced[0], reduced[1][half]),
+            5,
+            score=score,
+            confidence=0.9,
+        )
+        for half in (slice(20), slice(20, 40))
+    )
+    ranks = chose.found["queries"]
+    assert (ranks <= number(m)).mean() >= number(wanted) == f.wanted_share
+    assert number(m) == 5 or (ranks <= number(m) - 1).mean() < f.wanted_share
+    f.__dict__ |= judged.__dict__ | {"planned": number(m)}
+    f.found.pop("stored rows")
+
+
+ITS = r"(its neighbour|all its \d+ neighbours|at least \d+ of its \d+ neighbours)"
+PLAN_PATTERNS = [
+    (
+        rf"^Cheapest \(\*\): (\S+), k = {N}, (\w+), (\w+): {N} bytes a vector, {N} "
+        rf"candidates for {D} of the neighbours on average\.",
+        cheapest,
+    ),
+    (
+        rf"^Queries that had no part in the choice find at least {D} with as many\.",
+        lambda f, share: below(share, (f.found["queries"] <= f.planned).mean()),
+    ),
+    (
+        rf"^{N} neighbours? \((\w+)\) among {N} rows, by {N} instead of {N} numbers a "
+        r"row \((\w+)\)$",
+        plan_head,
+    ),
+    (
+        rf"^Fetch {N} besides the row itself: then every stored row has {ITS} among "
+        rf"them\. Half of the rows need at most {N}, 99 % at most {N}; row {N} needs "
+        r"most\.$",
+        plan_rows,
+    ),
+    (
+        rf"^Fetch {N}: then a new query has {ITS} among them with probability at least "
+        rf"{D} %, if it is drawn like these {N} queries\.$",
+        plan_query,
+    ),
+    (
+        rf"^Fetch {N} only: the share of neighbours found is at least {D} \((stored "
+        rf"rows|queries)\)(?: and {D} \((queries)\))?\.$",
+        plan_fewest,
+    ),
+    (
+        rf"^Proved: the i-th row returned to a stored row is at most {D} times as far "
+        r"as its true i-th neighbour, for every i, without a look at the full "
+        r"vectors\.$",
+        plan_ratio,
+    ),
+    (
+        rf"(every stored row|a new query, {D} %) +{N} +{N} +{N} +{D}",
+        plan_row,
+    ),
+    (
+        rf"^Settings for {N} candidates of (new queries|stored rows): ask for {N}( and "
+        r"drop the row itself)?\.$",
+        plan_number,
+    ),
+    (
+        rf"\b(k_factor|limit|oversampling|LIMIT|refine_factor|k|oversample|"
+        rf"oversample_factor) = {D}\b",
+        plan_setting,
+    ),
+    (
+        rf"half need +99 % need +found if {N} are fetched",
+        lambda f, n: int(n) == f.n,
+    ),
+]
+PLAN_PATTERNS = [(re.compile(p, re.MULTILINE), check) for p, check in PLAN_PATTERNS]
+
+
+@pytest.fixture(scope="module")
+def reducing():
+    return NearIsometricProjection(4, tol=0.5, random_state=0).fit(STORED)
+
+
+@pytest.mark.parametrize("scene", PLANS)
+def test_plans(scene, reducing, tmp_path, run):
+    options = dict(PLANS[scene])
+    asked = ASKED if options.pop("queries", False) else None
+    stored, n = options.pop("stored", True), options.pop("n_neighbors", 10)
+    axes = reducing.components_.T
+    reduced = STORED @ axes, None if asked is None else asked @ axes
+    f = Planned((STORED, asked), reduced, n, **options)
+    # A query that is not stored has no neighbour to leave out.
+    if not stored:
+        f.found.pop("stored rows")
+    f.planned = f.needed["stored rows"].max() if asked is None else f.new_query
+    kept = 1.0 - brute_losses(STORED, reducing.components_)[1].max()
+    f.ratio = 1.0 / math.sqrt(kept)
+    plan = search_plan(STORED, reducing, n, asked, stored=stored, **options)
+    lines = 2 + stored + (asked is not None) + (plan.ratio is not None)
+    assert check_text(str(plan), f, PLAN_PATTERNS) == lines
+    is_euclidean = f.metric == f.score == "euclidean"
+    assert (plan.ratio is not None) == is_euclidean
+    page = re.sub("</t[hd]>", " ", plan._repr_html_())
+    n_checked = check_text(plain(page), f, PLAN_PATTERNS)
+    assert n_checked == 1 + stored + (asked is not None)
+    for name, some in (("x", STORED), ("q", ASKED)):
+        np.save(tmp_path / f"{name}.npy", some)
+    reducing.save(tmp_path / "m.isoproj")
+    reducing.save(tmp_path / "n.isoproj")
+    words = [word for o, v in options.items() for word in (f"--{o}", v)]
+    words += ["--queries", tmp_path / "q.npy"] * (asked is not None)
+    words += ["--queries-only"] * (not stored)
+    shown = tmp_path / "m.isoproj", tmp_path / "x.npy", "-n", n, *words
+    status, out, _ = run("plan", *shown)
+    assert status == 0
+    assert str(plan) in out
+    assert check_text(out, f, PLAN_PATTERNS) >= lines + 7
+    status, out, _ = run("plan", tmp_path / "n.isoproj", *shown)
+    assert status == 0
+    assert check_text(out, f, PLAN_PATTERNS) == 1 + 2 * (stored + (asked is not None))
+
+
+@pytest.mark.parametrize("wanted", [0.8, 0.99])
+def test_choices_of_plans(wanted, tmp_path, run):
+    for name, some in (("x", STORED), ("q", ASKED)):
+        np.save(tmp_path / f"{name}.npy", some)
+    words = ("first:3", "first:6", tmp_path / "x.npy", "--queries", tmp_path / "q.npy")
+    status, out, _ = run(
+        "plan", *words, "--recall", wanted, "-n", 5, "--confidence", 0.9
+    )
+    assert status == 0
+    f = Planned((STORED, None), (STORED[:, :3], None), 5)
+    f.wanted_share = wanted
+    told = out[out.index("Cheapest") :]
+    assert check_text(told, f, PLAN_PATTERNS) >= 12

@@ -220,3 +220,12 @@ def test_guaranteed_lies_between_minimax_and_pca():
     assert worst["guaranteed"] < worst["pca"]
     assert mean["pca"] < mean["guaranteed"] < mean["minimax"]
     assert found.floor()[2] <= worst["minimax"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("ks", 5), ("ks", ["a"]), ("ks", iter([5])), ("seeds", 0)]
+)
+def test_one_number_where_several_are_asked_for_is_one_line(name, value):
+    options = {"ks": [2], name: value}
+    with pytest.raises(ValueError, match=rf"^{name} must list whole numbers; got .*\."):
+        compare(cloud(3, 10, 4), "pca", **options)

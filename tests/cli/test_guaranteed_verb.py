@@ -7,6 +7,7 @@ import safetensors.numpy
 from isoproj import GuaranteedPCA
 from isoproj.cli.console import Console
 from isoproj.numerics.progress import Step, tell
+from isoproj.numerics.rounding import at_least, at_most
 
 METHOD = ("--method", "guaranteed-pca")
 
@@ -98,7 +99,8 @@ def test_options_that_do_not_go_together_are_one_line(folder, run, arguments, ma
 def test_info_verify_audit_and_transform_know_the_model(inside, run, checked):
     status, out, _ = run("info", "g.isoproj")
     assert status == 0
-    assert f"{inside.kept_:.9f} (variance), at most {inside.kept_bound_:.9f}" in out
+    kept, bound = at_least(inside.kept_, 6), at_most(inside.kept_bound_, 6)
+    assert f"at least {kept} (variance), at most {bound} under the cap" in out
     payload = checked(run("info", "g.isoproj", "--json")[1])
     assert payload["model"]["guarantee"]["cap"] == inside.max_distortion_
     status, out, _ = run("verify", "g.isoproj", "shifted.npy", "--json")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import inspect
+import re
 import shutil
 import subprocess
 import sys
@@ -7,7 +9,16 @@ import sys
 import numpy as np
 import pytest
 
-from isoproj import NearIsometricProjection
+from isoproj import (
+    GuaranteedPCA,
+    NearIsometricProjection,
+    audit,
+    compare,
+    distortion_curve,
+    guarantee_frontier,
+    report,
+    search_plan,
+)
 from isoproj._version import __version__
 from isoproj.cli import arguments
 from isoproj.cli.arguments import VERBS, build_parser
@@ -31,6 +42,39 @@ def test_a_seed_is_zero_unless_given(run, verb):
     options = vars(build_parser().parse_args(words))
     assert options.get("seed", options.get("seeds")) in (0, [0])
     assert "(default 0)" in run(verb, "-h")[1].partition("--seed")[2]
+
+
+# What Python calls options that have other names at the command line.
+RENAMED = {"neighbors": "n_neighbors", "worst": "n_worst"}
+FUNCTIONS = [
+    ("fit", NearIsometricProjection),
+    ("fit", GuaranteedPCA),
+    ("audit", audit),
+    ("plan", search_plan),
+    ("compare", compare),
+    ("curve", distortion_curve),
+    ("frontier", guarantee_frontier),
+    ("report", report),
+]
+
+
+@pytest.mark.parametrize(("verb", "function"), FUNCTIONS)
+def test_an_option_has_the_default_of_its_parameter_in_python(verb, function):
+    parameters = inspect.signature(function).parameters
+    compared = 0
+    for action in build_parser()._subparsers._group_actions[0].choices[verb]._actions:
+        parameter = parameters.get(RENAMED.get(action.dest, action.dest))
+        if parameter is None:
+            continue
+        # One seed is a list of seeds.
+        usual = (0, [0]) if action.dest == "seeds" else (parameter.default,)
+        told = re.search(r"\(default ([\d.,]*\d[KMG]?)", action.help)
+        if told:
+            assert arguments._bytes(told[1].replace(",", "")) in usual, action.dest
+        if action.default not in (None, []):
+            assert action.default in usual, action.dest
+        compared += bool(told) or action.default not in (None, [])
+    assert compared
 
 
 def test_the_help_of_fit_names_every_solver(run):

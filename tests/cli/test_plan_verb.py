@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
@@ -23,7 +25,8 @@ def test_plan_prints_the_plan_and_what_systems_call_its_number(
     plan = search_plan(points, model, 5, asked)
     assert str(plan) in out
     assert plan.ratio is not None
-    assert "Settings for new queries: ask for 5.\n" in out
+    whom = f"{plan.new_query} candidates of new queries"
+    assert f"Settings for {whom}: ask for 5.\n" in out
 
 
 def test_settings_are_printed_to_the_last_digit(run):
@@ -32,7 +35,8 @@ def test_settings_are_printed_to_the_last_digit(run):
     factor = str(plan.settings()["faiss"]["k_factor"])
     assert len(factor) > 7
     assert f"k_factor = {factor}\n" in out
-    assert "Settings for stored rows: ask for 11 and drop the row itself.\n" in out
+    whom = f"{plan.every_row:,} candidates of stored rows"
+    assert f"Settings for {whom}: ask for 11 and drop the row itself.\n" in out
     # OpenSearch takes no factor above 100.
     assert "OpenSearch" not in out
 
@@ -82,8 +86,11 @@ def test_a_choice_prints_the_frontier_and_keeps_matrix_and_picture(
     assert status == 0, err
     assert "Cheapest (*): " in out
     assert "Queries that had no part in the choice find" in out
+    fetched = re.search(r"bytes a vector, (\d+) candidates for 0.9", out)[1]
+    assert f"Settings for {fetched} candidates of new queries: ask for 5.\n" in out
     assert b"<svg" in (folder / "plan.svg").read_bytes()
     told = checked(run(*words, "--json")[1])
+    assert told["plan"]["settings"]["pgvector"]["LIMIT"] == told["best"]["candidates"]
     assert np.load(folder / "chosen.npy").shape == (told["best"]["k"], 6)
     assert {o["format"] for o in told["options"]} == {
         "float32",

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -79,3 +81,16 @@ def test_a_curve_counts_the_pairs_that_are_named(folder, run, checked, points):
         points, [2], pairs="neighbors", n_neighbors=3, random_state=0
     )
     assert found["distortion"] == expected.distortion[0]
+
+
+@pytest.mark.parametrize("verb", ["curve", "frontier"])
+def test_what_figures_are_over_is_told(folder, run, checked, verb):
+    np.save("more.npy", np.random.default_rng(0).normal(size=(900, 4)))
+    options = ("-k", 2, "--json", *("--n-points", 2) * (verb == "frontier"))
+    told = checked(run(verb, "points.npy", *options)[1])
+    assert (told["pair_kind"], told["sampled_share"]) == ("all", None)
+    told = checked(run(verb, "more.npy", "--pairs", "sample", *options)[1])
+    assert told["pair_kind"] == "sample"
+    shown = run(verb, "more.npy", "--pairs", "sample", *options[:2], *options[3:])[1]
+    share = re.search(r"95 % confidence, at most ([\d.]+)% lose more", shown)[1]
+    assert told["sampled_share"] == pytest.approx(float(share) / 100, abs=1.1e-6)

@@ -198,6 +198,20 @@ def test_verify_accepts_a_bare_certificate(folder, run, model):
     assert "bare certificate" in err
 
 
+def test_info_rounds_to_the_side_that_is_true(folder, run, model):
+    # The bound would be rounded up, and the loss down, to the nearest digit.
+    stated = {"distortion": 0.8765432104, "lower_bound": 0.7654321096}
+    part = dataclasses.replace(
+        model.certificate_, components=model.components_[:1], **stated
+    )
+    whole = dataclasses.replace(model.certificate_, **stated, prefixes=(part,))
+    whole.save("bare.isoproj")
+    out = run("info", "bare.isoproj")[1]
+    assert "worst pair   loses at most 0.876544 (stated" in out
+    assert "lower bound  0.765432\n" in out
+    assert "first 1      loses at most 0.876544, lower bound 0.765432\n" in out
+
+
 def test_info_tells_what_is_in_data_and_models(folder, run, checked):
     status, out, err = run("info", "points.npy", "--json")
     assert status == 0, err

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 
-from isoproj import NearIsometricProjection, audit, plot
+from isoproj import NearIsometricProjection, audit, plot, search_plan
 from isoproj.plot.style import LOOKS, colour_of
 
 pyplot = pytest.importorskip("matplotlib.pyplot")
@@ -38,6 +38,7 @@ def test_every_function_draws_on_the_axes_it_is_given(points, fitted):
         lambda ax: plot.convergence(fitted, ax=ax),
         lambda ax: plot.worst_pairs(points, fitted, ax=ax),
         lambda ax: plot.shepard(points, fitted, ax=ax),
+        lambda ax: plot.search_plan(search_plan(points, fitted), ax=ax),
     ]
     figure, axes = pyplot.subplots(1, len(draw))
     for function, ax in zip(draw, axes, strict=True):
@@ -99,6 +100,36 @@ def test_convergence_shows_the_best_bounds_so_far(fitted):
     assert_allclose(upper[-1], fitted.distortion_, atol=1e-6)
     with pytest.raises(ValueError, match="this PCA has none"):
         plot.convergence(PCA())
+
+
+def found(plan, name, m):
+    return getattr(plan.recall(m), name.removeprefix("stored "))
+
+
+@pytest.mark.parametrize("share", [1.0, 0.6])
+def test_a_plan_is_drawn_at_every_number_of_candidates(points, fitted, share):
+    asked = cloud(8, 25, 6)
+    for stored, queries in ((True, None), (True, asked), (False, asked)):
+        plan = search_plan(
+            points, fitted, 5, queries, stored=stored, share=share, confidence=0.9
+        )
+        ax = plan.plot()
+        names = ["stored rows"] * stored + ["queries"] * (queries is not None)
+        lines = {line.get_label(): line.get_data() for line in ax.get_lines()}
+        for name in names:
+            x, y = lines[name]
+            for m in range(int(x[0]), int(x[-1]) + 1):
+                assert np.interp(m, x, y) == pytest.approx(found(plan, name, m))
+        told = {
+            "stored rows": ("every stored row", plan.every_row),
+            "queries": ("a new query, with probability 0.9", plan.new_query),
+        }
+        marked = [f"{told[name][1]} suffice for {told[name][0]}" for name in names]
+        assert sorted(legend_of(ax)) == sorted([*names, *marked])
+        for name, label in zip(names, marked, strict=True):
+            (number,), (height,) = lines[label]
+            assert number == told[name][1]
+            assert height == found(plan, name, number)
 
 
 def test_distances_are_drawn_in_their_own_units(points, fitted):

@@ -327,6 +327,8 @@ def test_settings_fetch_at_least_the_planned_number(stored):
     assert found["qdrant"]["limit"] == found["pgvector"]["LIMIT"] == m
     assert found["sqlite-vec"]["k"] == found["lancedb"]["limit"] == m
     assert m <= found["lancedb"]["refine_factor"] * (7 + stored) < m + 7 + stored
+    asked_for = plan.settings(stored=stored, candidates=m + 3)
+    assert asked_for["pgvector"]["LIMIT"] == m + 3 + stored
 
 
 @pytest.mark.parametrize(

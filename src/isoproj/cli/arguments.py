@@ -290,8 +290,8 @@ _NEIGHBORS = """
 # What ``curve`` and ``frontier`` share.
 _TRACING = f"""
 {_PAIRS}
---tol GAP  is=positive  default={{tol}}
-    stop each result when its gap is at most this share of its bound (default {{tol}})
+--tol GAP  is=positive  default=0.01
+    stop each result when its gap is at most this share of its bound (default 0.01)
 {_SEED.format(names="--seed")}
 --plot FILE
     file for the plot: .png, .svg or .pdf
@@ -366,8 +366,8 @@ model MAP
 {_DATA}
 {_ORIENTATION}
 {_PAIRS}
---worst N  is=count  default=5
-    number of worst pairs to list
+--worst N  is=count  default=10
+    number of worst pairs to list (default 10)
 --at-most --max-distortion D  is=share-or-zero
     exit 1 if the worst pair loses more than this share
 {_NEIGHBORS}
@@ -482,7 +482,7 @@ isoproj curve embeddings.npy --max-k 40 --targets 0.2 0.5 --plot curve.png
     dimensions suffice and how many are too few
 --time-limit SECONDS  is=positive
     stop after this time with the results so far
-{_TRACING.format(tol=0.01)}
+{_TRACING}
 """,
     "frontier": f"""
 show the variance kept for several caps on the worst pair
@@ -496,7 +496,7 @@ isoproj frontier embeddings.npy -k 20 --plot frontier.png
     what to keep: variance (default), or mean squared length
 --time-limit SECONDS  is=positive
     stop after this time with the best certified projections so far
-{_TRACING.format(tol=0.001)}
+{_TRACING}
 """,
     "report": f"""
 write a report about a model and its data

@@ -9,7 +9,7 @@ from typing import Any
 from isoproj.cli import models
 from isoproj.cli.console import Console
 from isoproj.cli.outputs import check_outputs, save_plot
-from isoproj.cli.payloads import told, told_data
+from isoproj.cli.payloads import Json, told, told_data
 from isoproj.estimators.curves import (
     DistortionCurve,
     Frontier,
@@ -44,7 +44,12 @@ def curve(options: argparse.Namespace, console: Console) -> None:
         for k, upper, lower in found
     ]
     console.tell(
-        "curve", data=told_data(data), curve=points, knees=found.knees, targets=targets
+        "curve",
+        data=told_data(data),
+        curve=points,
+        knees=found.knees,
+        targets=targets,
+        **_sampling(found),
     )
 
 
@@ -60,7 +65,15 @@ def frontier(options: argparse.Namespace, console: Console) -> None:
     points = [
         told("FrontierPoint", **dict(zip(names, point, strict=True))) for point in found
     ]
-    console.tell("frontier", found, data=told_data(data), frontier=points)
+    console.tell(
+        "frontier", found, data=told_data(data), frontier=points, **_sampling(found)
+    )
+
+
+def _sampling(found: DistortionCurve | Frontier) -> Json:
+    """Return which pairs all figures are over, and what a sample says of the rest."""
+    most = max(found.certificates, key=lambda each: each.sampled_share or 0.0)
+    return {"pair_kind": most.pair_kind, "sampled_share": most.sampled_share}
 
 
 def _prepared(

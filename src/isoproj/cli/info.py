@@ -10,7 +10,7 @@ from isoproj.cli.payloads import told, told_data, told_or_null, told_prefixes
 from isoproj.exceptions import FormatError
 from isoproj.files.read.reading import contents_of, holds_model, read_points
 from isoproj.files.read.sources import Content
-from isoproj.numerics.rounding import counted
+from isoproj.numerics.rounding import at_least, at_most, counted
 from isoproj.numerics.storage import MEMORY_LIMIT, Storage
 
 
@@ -32,8 +32,9 @@ def _model_info(model: Model, console: Console) -> None:
         "maps": f"{counted(stated.n_features, 'feature')} to "
         f"{counted(stated.n_components, 'dimension')}",
         "precision": str(stated.components.dtype),
-        "worst pair": f"loses {stated.distortion:.9f} (stated; verify recomputes)",
-        "lower bound": f"{stated.lower_bound:.9f}",
+        "worst pair": f"loses at most {at_most(stated.distortion, 6)} (stated; verify "
+        "recomputes)",
+        "lower bound": at_least(stated.lower_bound, 6),
         "pairs": f"{stated.n_pairs:,} ({stated.pairs.described(stated.pair_kind)})",
         "fitted on": counted(stated.n_points, "point"),
         "fingerprint": stated.fingerprint,
@@ -44,14 +45,15 @@ def _model_info(model: Model, console: Console) -> None:
     }
     guarantee = stated.guarantee
     if guarantee is not None:
-        rows["cap"] = f"{guarantee.cap:.9f}"
+        rows["cap"] = f"{guarantee.cap}"
         rows["kept"] = (
-            f"{guarantee.kept:.9f} ({guarantee.objective.value}), at most "
-            f"{guarantee.kept_bound:.9f} under the cap"
+            f"at least {at_least(guarantee.kept, 6)} ({guarantee.objective.value}), at "
+            f"most {at_most(guarantee.kept_bound, 6)} under the cap"
         )
     for prefix in stated.prefixes:
         rows[f"first {prefix.n_components}"] = (
-            f"loses {prefix.distortion:.9f}, lower bound {prefix.lower_bound:.9f}"
+            f"loses at most {at_most(prefix.distortion, 6)}, lower bound "
+            f"{at_least(prefix.lower_bound, 6)}"
         )
     console.say(f"{model.path}: isoproj model, format {header.get('format_version')}")
     for name, text in rows.items():

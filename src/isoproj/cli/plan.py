@@ -90,7 +90,7 @@ def _plan(
     if len(plans) == 1:
         found = next(iter(plans.values()))
         console.say(str(found))
-        _say_settings(console, found)
+        _say_settings(console, found, found.new_query or found.every_row)
     else:
         names = next(iter(plans.values()))._table()[0]
         cells = [[name, *row] for name, p in plans.items() for row in p._table()[1]]
@@ -140,21 +140,21 @@ def _above(found: SearchPlan, allowed: int) -> Iterator[str]:
         yield f"a new query needs {found.new_query:,}, allowed {allowed:,}"
 
 
-def _say_settings(console: Console, found: SearchPlan) -> None:
-    """Print the number as each system is told it."""
+def _say_settings(console: Console, found: SearchPlan, number: int | None) -> None:
+    """Print a number of candidates as each system is told it."""
     n, whom = found.n_neighbors, f"new queries: ask for {found.n_neighbors}"
     if found.query_ranks is None:
         whom = f"stored rows: ask for {n + 1} and drop the row itself"
     rows = [
         [SYSTEMS[name], ", ".join(f"{word} = {value}" for word, value in its.items())]
-        for name, its in found.settings().items()
+        for name, its in found.settings(candidates=number).items()
     ]
-    console.say(f"Settings for {whom}.")
+    console.say(f"Settings for {number:,} candidates of {whom}.")
     console.table([], rows)
 
 
-def _told(name: str, found: SearchPlan) -> Json:
-    """Return a plan for JSON."""
+def _told(name: str, found: SearchPlan, number: int | None = None) -> Json:
+    """Return a plan for JSON, with settings for a number of candidates."""
     recall, needed = found.recall(found.n_neighbors), found.row_candidates
     return told(
         "SearchPlan",
@@ -163,7 +163,7 @@ def _told(name: str, found: SearchPlan) -> Json:
         row_candidates=needed,
         recall_rows=recall.rows,
         recall_queries=recall.queries,
-        settings=found.settings(),
+        settings=found.settings(candidates=number),
     )
 
 
@@ -200,7 +200,7 @@ def _choose(
         "with as many."
     )
     console.say(str(found.plan))
-    _say_settings(console, found.plan)
+    _say_settings(console, found.plan, best.candidates)
     save_plot(console, options.plot, found.plot)
     if options.output is not None:
         saved(console, options.output, lambda p: write_points(p, found.components))
@@ -212,5 +212,5 @@ def _choose(
         options=[told("Option", option) for option in found.options],
         best=told("Option", best),
         judged=judged,
-        plan=_told(best.method, found.plan),
+        plan=_told(best.method, found.plan, best.candidates),
     )

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from isoproj import baselines
 from isoproj.comparison.referee import Record, measure, measure_map
 from isoproj.estimators.guaranteed_pca import GuaranteedPCA
 from isoproj.estimators.near_isometric import NearIsometricProjection
-from isoproj.numerics.arrays import Rows, require
+from isoproj.numerics.arrays import Rows, is_whole, require
 from isoproj.numerics.container import versions
 from isoproj.numerics.maps import LinearMap
 from isoproj.numerics.shown import Shown, aligned
@@ -229,7 +229,7 @@ def compare(
     Raises
     ------
     ValueError
-        If a name is unknown or there is nothing to compare.
+        If a name is unknown, a number is not whole, or there is nothing to compare.
 
     Examples
     --------
@@ -240,6 +240,10 @@ def compare(
     >>> [(r["method"], r["k"]) for r in result.records]
     [('pca', 2), ('sap', 2), ('pca', 3), ('sap', 3)]
     """
+    asked: dict[str, Any] = {"ks": ks, "seeds": seeds}
+    for name, values in asked.items():
+        fits = isinstance(values, Collection) and all(map(is_whole, values))
+        require(fits, name, values, "list whole numbers", "Put one in a list: [5].")
     estimators = _estimators(methods)
     if not estimators or not len(ks) or not len(seeds):
         msg = (

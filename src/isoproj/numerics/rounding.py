@@ -43,6 +43,19 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def directionless(things: str) -> str:
+    """Return what things without a direction are called, which do not count.
+
+    Examples
+    --------
+    >>> from isoproj.numerics.rounding import directionless
+    >>> directionless("pairs"), directionless("pairs and rows")
+    ('identical', 'identical or zero')
+    """
+    words = {"pairs": "identical", "rows": "zero", "and": "or"}
+    return " ".join(words[word] for word in things.split())
+
+
 def paired(pair: Sequence[int], origin: int | None = None) -> str:
     """Return the two rows of a pair; the second may be the origin.
 

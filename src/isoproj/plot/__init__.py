@@ -17,6 +17,7 @@ from isoproj.plot.distances import (
     DistortionHistogramDisplay,
     ShepardDisplay,
     distortion_histogram,
+    search_plan,
     shepard,
 )
 from isoproj.plot.images import worst_pairs
@@ -30,6 +31,7 @@ __all__ = [
     "distortion_curve",
     "distortion_histogram",
     "frontier",
+    "search_plan",
     "shepard",
     "worst_pairs",
 ]

@@ -1,4 +1,4 @@
-"""Plots of all distances: how losses spread, and distances before and after."""
+"""Plots of all distances: how losses spread, before and after, neighbours found."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from isoproj.pairs.losses import exact_losses
 from isoproj.pairs.points import Points
 from isoproj.pairs.rule import prepare_pairs
 from isoproj.pairs.selection import all_pairs, sample_pairs
-from isoproj.plot.axes import Display, axes_or_new
+from isoproj.plot.axes import Display, axes_or_new, drawn
 from isoproj.plot.charts import distances_chart, histogram_chart
-from isoproj.plot.marks import Chart
+from isoproj.plot.marks import DOTTED, Axis, Chart, Dots, Line, Mark, Rule
 from isoproj.proof.audit import AuditResult, audit
+from isoproj.search.plan import SearchPlan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -275,3 +276,65 @@ def _sampled_pairs(points: Points, n_sampled: int, random_state: int) -> Indices
         return sample_pairs(points, n_sampled, random_state)
     pairs = all_pairs(n)
     return pairs[points.are_distinct(pairs)]
+
+
+def search_plan(plan: SearchPlan, *, ax: Axes | None = None) -> Axes:
+    """Draw the share of the true neighbours found against candidates fetched.
+
+    Dots mark the planned numbers, ``every_row`` and ``new_query``.
+
+    Parameters
+    ----------
+    plan : SearchPlan
+        Result of ``isoproj.search_plan``.
+    ax : matplotlib Axes or None
+        Where to draw; None makes a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+        The drawing.
+
+    Raises
+    ------
+    MissingExtraError
+        If matplotlib is not installed.
+
+    See Also
+    --------
+    isoproj.search_plan : Count the candidates.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isoproj import plot, search_plan
+    >>> X = np.random.default_rng(0).normal(size=(60, 8))
+    >>> plot.search_plan(search_plan(X, np.eye(6, 8), n_neighbors=5)).get_xlabel()
+    'candidates fetched'
+    """
+    shown: list[Mark] = []
+    query = f"a new query, with probability {plan.confidence}"
+    for who, ranks, number, whom in (
+        ("stored rows", plan.row_ranks, plan.every_row, "every stored row"),
+        ("queries", plan.query_ranks, plan.new_query, query),
+    ):
+        if ranks is None or number is None:
+            continue
+        ordered = np.sort(ranks, axis=None)
+        at = np.unique(np.append(ordered, number))
+        # The share rises at ranks alone: with the numbers before them it is exact.
+        at = np.union1d(at, np.maximum(at - 1, 1))
+        shares = np.searchsorted(ordered, at, side="right") / ordered.size
+        name = f"{number:,} suffice for {whom}"
+        shown += [
+            Line(who, at, shares, label=who),
+            Rule(who, x=number, dash=DOTTED),
+            Dots(who, [number], shares[at == number], label=name, size=8.0),
+        ]
+    chart = Chart(
+        x=Axis("candidates fetched", log=True),
+        y=Axis("share of the neighbours found", low=0.0, percent=True),
+        marks=shown,
+        about="Share of the neighbours found against candidates fetched",
+    )
+    return drawn(chart, ax)

@@ -15,7 +15,7 @@ from isoproj.engines.base import Engine
 from isoproj.numerics.arrays import Rows, check_memory_limit, check_points, require
 from isoproj.numerics.maps import LinearMap, Orientation, linear_map
 from isoproj.numerics.progress import Walk, watching
-from isoproj.numerics.rounding import at_most, paired
+from isoproj.numerics.rounding import at_most, directionless, paired
 from isoproj.numerics.shown import Table, Tabular
 from isoproj.numerics.spectral import Array, Indices
 from isoproj.numerics.storage import MEMORY_LIMIT, Storage
@@ -147,9 +147,8 @@ class AuditResult(Tabular):
         return isoproj.plot.distortion_histogram({"map": self}, ax=ax)
 
     def _table(self) -> Table:
-        alike = {"pairs": "identical", "rows": "zero"}
-        same = alike.get(self.things, "identical or zero")
-        left_out = {same: self.n_identical, "too close": self.n_close}
+        none = directionless(self.things)
+        left_out = {none: self.n_identical, "too close": self.n_close}
         told = ", ".join(f"{n:,} {why}" for why, n in left_out.items() if n)
         worst = paired(self.worst_pairs[0].tolist(), self.origin)
         rows = [

@@ -15,7 +15,7 @@ from isoproj.numerics.container import (
     read_container,
     write_container,
 )
-from isoproj.numerics.rounding import at_least, at_most, counted, trimmed
+from isoproj.numerics.rounding import at_least, at_most, counted, directionless, trimmed
 from isoproj.numerics.shown import Shown
 from isoproj.numerics.spectral import Array, Fitted, Indices, Map
 from isoproj.pairs.rule import PairKind, PairRule
@@ -242,9 +242,7 @@ class Certificate(Shown):
             rules.append(f"at least {self.pairs.least} apart")
         if self.n_pairs == total and not rules:
             return f"all {total:,} {what}"
-        none = what.replace("pairs", "identical").replace("rows", "zero")
-        none = none.replace("and", "or")
-        rule = "; ".join(rules or [f"all that are not {none}"])
+        rule = "; ".join(rules or [f"all that are not {directionless(what)}"])
         return f"{self.n_pairs:,} of {total:,} {what} ({rule})"
 
     @property
@@ -274,11 +272,14 @@ class Certificate(Shown):
         what, rest = _SIZES[self.pairs.things], ""
         if self.pair_kind is PairKind.SAMPLED:
             what, rest = f"sampled {what}", f" {self.sampled_words.capitalize()}."
+        subject = f"Every one of {self.n_pairs:,} {what}"
+        if self.n_pairs == 1:
+            one = what.replace("s and ", " or ").removesuffix("s")
+            subject = f"The only {one} that counts"
         sentence = (
-            f"Every one of {self.n_pairs:,} {what} keeps at least "
-            f"{at_least(100 * (1.0 - self.distortion), 2)}% of its squared length in "
-            f"{counted(self.n_components, 'dimension')}; no projection can guarantee "
-            "more than "
+            f"{subject} keeps at least {at_least(100 * (1.0 - self.distortion), 2)}% "
+            f"of its squared length in {counted(self.n_components, 'dimension')}; no "
+            "projection can guarantee more than "
             f"{at_most(100 * (1.0 - self.lower_bound), 2)}%.{rest}"
         )
         further = [str(part) for part in (self.guarantee, self.exclusion) if part]

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from isoproj.exceptions import ClaimError
 from isoproj.numerics.arrays import Rows, check_memory_limit, check_points
+from isoproj.numerics.rounding import directionless
 from isoproj.numerics.spectral import EPS, Fitted, Indices
 from isoproj.numerics.storage import MEMORY_LIMIT, Storage
 from isoproj.pairs.losses import exact_losses
@@ -111,7 +112,8 @@ def check_claims(
         stated = f"{certificate.n_pairs:,}"
         none = CheckedClaim("pairs that count", stated, str(error), holds=False)
         return (*claims, none)
-    stated, found = _counts(certificate), _counts(pairs)
+    both = certificate, pairs
+    stated, found = (_counts(each, certificate.pairs.things) for each in both)
     claims.append(
         CheckedClaim("pairs that count", stated, found, holds=stated == found)
     )
@@ -259,11 +261,12 @@ def _shape_claim(certificate: Certificate, rows: Rows) -> CheckedClaim:
     )
 
 
-def _counts(pairs: Certificate | PairSet) -> str:
-    """Return the numbers of pairs in words."""
-    text = f"{pairs.n_pairs:,}"
-    text += f", {pairs.n_close:,} too close" if pairs.n_close else ""
-    return text + (f", {pairs.n_identical:,} identical" if pairs.n_identical else "")
+def _counts(pairs: Certificate | PairSet, things: str) -> str:
+    """Return the numbers of pairs or rows in words."""
+    none = directionless(things)
+    left_out = {"too close": pairs.n_close, none: pairs.n_identical}
+    words = [f"{number:,} {why}" for why, number in left_out.items() if number]
+    return ", ".join([f"{pairs.n_pairs:,}", *words])
 
 
 def _fingerprint_claim(certificate: Certificate, rows: Rows) -> CheckedClaim:

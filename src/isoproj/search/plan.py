@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+import isoproj
 from isoproj.numerics.arrays import Rows, check_points, is_number, is_whole
 from isoproj.numerics.maps import LinearMap, Orientation, linear_map
 from isoproj.numerics.rounding import at_least, at_most, counted, trimmed
@@ -23,6 +24,9 @@ from isoproj.pairs.rule import PairKind
 from isoproj.proof.bounds import data_fingerprint
 from isoproj.proof.confidence import CONFIDENCE, conformal_rank, fewest_points
 from isoproj.search.ranks import Needed, needed_rows, ranks_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # Hardest rows that a plan names.
 _NAMED = 10
@@ -155,7 +159,24 @@ class SearchPlan(Tabular):
         both = (self.row_ranks, self.query_ranks)
         return Recall(*(None if r is None else float((r <= m).mean()) for r in both))
 
-    def settings(self, *, stored: bool | None = None) -> dict[str, dict[str, float]]:
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the share of neighbours found against candidates fetched.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None
+            Where to draw; None makes a new figure.
+
+        Returns
+        -------
+        matplotlib Axes
+            The drawing of ``isoproj.plot.search_plan``.
+        """
+        return isoproj.plot.search_plan(self, ax=ax)
+
+    def settings(
+        self, *, stored: bool | None = None, candidates: int | None = None
+    ) -> dict[str, dict[str, float]]:
         """Return the number of candidates in the words of several systems.
 
         The systems must search the reduced vectors exactly; the losses of an
@@ -169,6 +190,9 @@ class SearchPlan(Tabular):
             Whether queries are stored rows. Then the row itself comes back as well: ask
             for ``n_neighbors + 1`` rows and drop it. None means False if the plan has a
             number for new queries.
+        candidates : int or None
+            The number to be told, the row itself not counted; None means the planned
+            one, ``every_row`` or ``new_query``.
 
         Returns
         -------
@@ -184,6 +208,7 @@ class SearchPlan(Tabular):
         """
         stored = self.query_ranks is None if stored is None else stored
         number = self.every_row if stored else self.new_query
+        number = number if candidates is None else candidates
         if number is None:
             which = "stored rows" if stored else "new queries"
             msg = f"settings needs a plan for {which}; this one has none. Plan again."
@@ -207,6 +232,7 @@ class SearchPlan(Tabular):
     def __str__(self) -> str:
         n, neighbors = self.n_neighbors, counted(self.n_neighbors, "neighbour")
         share = "all" if self.n_needed == n else f"at least {self.n_needed} of"
+        its = "its neighbour" if n == 1 else f"{share} its {neighbors}"
         lines = [
             f"{neighbors} ({self.metric}) among {self.n_rows:,} rows,"
             f" by {self.n_components:,} instead of {self.n_features:,} numbers a row "
@@ -216,15 +242,14 @@ class SearchPlan(Tabular):
             half, most = _quantiles(self.row_candidates)
             lines.append(
                 f"Fetch {self.every_row:,} besides the row itself: then every stored "
-                f"row has {share} its {neighbors} among them. Half of the rows need at "
-                f"most {half:,}, 99 % at most {most:,}; row {self.hardest_rows[0]} "
-                "needs most."
+                f"row has {its} among them. Half of the rows need at most {half:,}, "
+                f"99 % at most {most:,}; row {self.hardest_rows[0]} needs most."
             )
         if self.query_candidates is not None:
             lines.append(
-                f"Fetch {self.new_query:,}: then a new query has {share} its "
-                f"{neighbors} among them with probability at least {self._level}, "
-                f"if it is drawn like these {self.query_candidates.size:,} queries."
+                f"Fetch {self.new_query:,}: then a new query has {its} among them "
+                f"with probability at least {self._level}, if it is drawn like these "
+                f"{self.query_candidates.size:,} queries."
             )
         names = "stored rows", "queries"
         found = zip(self.recall(n), names, strict=True)
