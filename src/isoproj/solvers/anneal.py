@@ -23,8 +23,6 @@ from isoproj.solvers.working_set import WorkingSet
 
 # Smoothing all pairs at once is not accurate enough at colder temperatures.
 _SMOOTHED = 5e-5
-# Times that a stage is made, at most.
-_TRIES = 6
 
 
 @dataclass(slots=True, eq=False)
@@ -67,7 +65,7 @@ class Search:
         """Run a stage; return where it led, what that loses, and the work.
 
         Temperatures are multiplied by ``scale``, the size of the losses that matter. A
-        stage is made again with the pairs that it overlooked.
+        stage is made again with the pairs that it overlooked, up to six times.
         """
         known, settings, k = self.known, self.settings, self.basis.shape[1]
         is_large, before = known.search.is_large, self.distortion
@@ -108,7 +106,7 @@ class Search:
         self.reached = distortion
         gains = is_large and before - distortion > settings.restart_gain * scale
         self.n_tries += 1
-        if not (is_blind or gains) or self.n_tries == _TRIES:
+        if not (is_blind or gains) or self.n_tries == 6:
             self.n_tries = 0
             self.temperatures = self.temperatures[1:]
         return moved, distortion, work

@@ -123,8 +123,7 @@ class WorkingSet:
             codes = codes[:few]
         elif not is_listed:
             is_near = found.retained <= max(level + slack, float(found.retained[0]))
-            codes = found.codes[is_new & is_near]
-            codes = spread(codes, self.search.points.n_points, batch)
+            codes = found.codes[is_new & is_near][:batch]
         if codes.size:
             stay = np.arange(self.codes.size)
             most = self.settings.most_pairs
@@ -135,15 +134,3 @@ class WorkingSet:
             self.codes = np.concatenate([self.codes[stay], codes])
             self.secants = self.secants.joined(stay, self.search.decode(codes))
         return overall - worst, overall
-
-
-def spread(codes: Indices, n_points: int, count: int) -> Indices:
-    """Return at most ``count`` codes, first ones first, no point leading too many."""
-    cap = 2 + 8 * count // n_points
-    leader = codes // n_points
-    order = np.argsort(leader, kind="stable")
-    sorted_leader = leader[order]
-    rank = np.arange(codes.size) - np.searchsorted(sorted_leader, sorted_leader)
-    allowed = np.zeros(codes.size, dtype=bool)
-    allowed[order[rank < cap]] = True
-    return codes[allowed][:count]
