@@ -11,9 +11,9 @@ Of 18,753 texts under a map from 384 dimensions to 64, 60,000 images of digits u
 to 40, and 100,000 generated vectors under one from 100 to 25, this found the very worst
 pair each time, and 0.99, 1.00 and 0.97 of the 1,000 worst, where 16 candidates were
 measured for each pair that was wanted (fewer cost less, and may miss more). Against a
-sieve of all pairs the share of time falls with the root of their number. Pairs of cells, ranked by the distance of their
-middles, take ten times as many pairs. Nothing is promised: a pair that is missed is
-found by a search of all pairs.
+sieve of all pairs the share of time falls with the root of their number. Pairs of
+cells, ranked by the distance of their middles, take ten times as many pairs. Nothing is
+promised: a pair that is missed is found by a search of all pairs.
 """
 
 from __future__ import annotations
